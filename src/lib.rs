@@ -1,0 +1,12 @@
+//! tierfs: one namespace over Lustre, Azure Files and Azure Blob.
+//!
+//! Calls go down (fuse → vfs → catalog, data → tier), results come back up; `mount` is the
+//! only module that knows every concrete type. `tests/architecture.rs` checks the directions.
+
+pub mod catalog;
+pub mod clock;
+pub mod error;
+pub mod failpoint;
+pub mod policy;
+pub mod tier;
+pub mod types;

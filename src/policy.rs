@@ -1,0 +1,3 @@
+//! Decisions: (facts, now) → decision. Pure: no I/O, no clock, no locks.
+
+pub mod placement;
