@@ -36,15 +36,16 @@ use crate::data::stage::StageStore;
 use crate::error::{Kind, Result};
 use crate::policy::placement::Rules;
 use crate::tier::Tiers;
-use crate::types::{Attr, Invalidation, TierId};
+use crate::types::{Attr, Ino, Invalidation, TierId};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use attributes::SetAttr;
-pub use directory::DirectoryHandle;
+pub use directory::{DirectoryHandle, Listed, More};
+pub use facts::FileFacts;
 pub use handle::FileHandle;
 pub use io::ReadAnswer;
 pub use open::{Opened, Released};
@@ -137,6 +138,7 @@ pub struct Vfs {
     /// Counts directory renames: cached paths of another epoch are void.
     path_epoch: AtomicU64,
     next_open_file: AtomicU64,
+    passthrough: AtomicBool,
 }
 
 impl std::fmt::Debug for Vfs {
@@ -150,13 +152,37 @@ impl Vfs {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         Self {
-            parts,
             nodes: node::NodeTable::default(),
             handles: handle::Handles::default(),
             rename: RwLock::new(()),
             path_epoch: AtomicU64::new(0),
             next_open_file: AtomicU64::new(1),
+            passthrough: AtomicBool::new(parts.mode == IoMode::Passthrough),
+            parts,
         }
+    }
+
+    /// How files are given to the kernel.
+    #[must_use]
+    pub fn io_mode(&self) -> IoMode {
+        if self.passthrough.load(Ordering::Relaxed) { IoMode::Passthrough } else { IoMode::Ordinary }
+    }
+
+    /// From now on every byte goes through the daemon, because the kernel can't do otherwise.
+    pub fn use_ordinary_mode(&self) {
+        self.passthrough.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether any handle of the inode is open: then its local files must keep their place.
+    #[must_use]
+    pub fn is_open(&self, ino: Ino) -> bool {
+        self.nodes.find(ino).is_some_and(|node| node.is_open())
+    }
+
+    /// Open files and known inodes, for the status.
+    #[must_use]
+    pub fn in_memory(&self) -> (usize, usize) {
+        (self.handles.open_files(), self.nodes.len())
     }
 
     fn catalog(&self) -> &Catalog {
