@@ -39,16 +39,16 @@ impl Pattern {
     /// What is wrong with it and what to write instead.
     pub(crate) fn parse(glob: &str) -> Result<Self, String> {
         if glob.is_empty() {
-            return Err("is empty; write `**` for everything".into());
+            return Err("is empty; write \"**\" for everything".into());
         }
         let relative = glob.trim_matches('/');
         if glob.starts_with('/') {
-            return Err(format!("starts with `/`, but is relative to the mount; write `{relative}`"));
+            return Err(format!("starts with `/`, but is relative to the mount; write \"{relative}\""));
         }
         if glob.ends_with('/') {
-            return Err(format!("ends with `/`; write `{relative}/**` for the directory and all below it"));
+            return Err(format!("ends with `/`; write \"{relative}/**\" for the directory and all below it"));
         }
-        let branches = braces::alternatives(glob)?.into_iter().map(Branch::new);
+        let branches = braces::alternatives(glob)?.into_iter().map(|texts| Branch::new(texts, glob));
         branches.collect::<Result<_, _>>().map(Self)
     }
 
@@ -99,10 +99,10 @@ pub(crate) enum Reach {
 }
 
 impl Branch {
-    fn new(texts: braces::Alternative) -> Result<Self, String> {
+    fn new(texts: braces::Alternative, glob: &str) -> Result<Self, String> {
         let mut segments: Vec<Segment> = Vec::with_capacity(texts.len());
         for text in texts {
-            let segment = Segment::parse(text)?;
+            let segment = Segment::parse(text, glob)?;
             // `**/**` is `**`; so one look ahead closes a state.
             if !(segment.is_many() && segments.last().is_some_and(Segment::is_many)) {
                 segments.push(segment);
@@ -275,10 +275,10 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_what_to_write() {
         for (bad, better) in [
-            ("/data/**", "`data/**`"),
-            ("data/", "`data/**`"),
-            ("", "`**`"),
-            ("data/**.tar", "`**/*.tar`"),
+            ("/data/**", "\"data/**\""),
+            ("data/", "\"data/**\""),
+            ("", "\"**\""),
+            ("data/**.tar", "\"data/**/*.tar\""),
             ("a//b", "empty name"),
             ("../a", "`..`"),
             ("a[", "`[[]`"),

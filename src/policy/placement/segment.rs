@@ -26,15 +26,16 @@ enum Matcher {
 }
 
 impl Segment {
-    /// Compiles `text`, which has no slash and no braces.
-    pub(super) fn parse(text: String) -> Result<Self, String> {
+    /// Compiles `text`, a segment of `glob` without slashes and braces.
+    pub(super) fn parse(text: String, glob: &str) -> Result<Self, String> {
         let matcher = match text.as_str() {
             "**" => Matcher::Many,
             "*" => Matcher::One,
             "" => return Err("has an empty name between two slashes".into()),
             "." | ".." => return Err(format!("has `{text}` for a name, which no file has")),
             _ if text.contains("**") => {
-                return Err(format!("has `{text}`: `**` must stand alone; write {}", apart(&text)));
+                let better = glob.replacen(&text, &apart(&text), 1);
+                return Err(format!("has `**` beside other characters; write \"{better}\""));
             }
             _ if !text.contains(['*', '?', '[', '\\']) => Matcher::Literal,
             _ if !text.contains(['?', '[', '\\']) => {
@@ -89,7 +90,7 @@ fn apart(text: &str) -> String {
     let after = after.trim_start_matches('*');
     let before = if before.is_empty() { String::new() } else { format!("{before}*/") };
     let after = if after.is_empty() { String::new() } else { format!("/*{after}") };
-    format!("`{before}**{after}`")
+    format!("{before}**{after}")
 }
 
 /// Whether `name` is the pieces in this order with anything between them.
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     fn matches(segment: &str, name: &str) -> bool {
-        Segment::parse(segment.into()).unwrap().matches(name.as_bytes())
+        Segment::parse(segment.into(), segment).unwrap().matches(name.as_bytes())
     }
 
     #[test]
@@ -123,8 +124,10 @@ mod tests {
 
     #[test]
     fn two_stars_stand_alone() {
-        for (bad, better) in [("**.pt", "`**/*.pt`"), ("run**", "`run*/**`"), ("a**b", "`a*/**/*b`")] {
-            let said = Segment::parse(bad.into()).unwrap_err();
+        for (bad, better) in
+            [("**.pt", "\"x/**/*.pt\""), ("run**", "\"x/run*/**\""), ("a**b", "\"x/a*/**/*b\"")]
+        {
+            let said = Segment::parse(bad.into(), &format!("x/{bad}")).unwrap_err();
             assert!(said.contains(better), "{said}");
         }
     }
@@ -132,7 +135,7 @@ mod tests {
     #[test]
     fn names_that_are_not_utf8_match_too() {
         for segment in ["a*", "a?", "a[!b]", "*"] {
-            assert!(Segment::parse(segment.into()).unwrap().matches(b"a\xff"), "{segment}");
+            assert!(Segment::parse(segment.into(), segment).unwrap().matches(b"a\xff"), "{segment}");
         }
     }
 }
