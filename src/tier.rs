@@ -7,6 +7,9 @@
 mod table;
 
 pub use table::Tiers;
+mod directory;
+
+pub use directory::{DirectoryKind, DirectoryOptions, DirectoryTier, Mark, Writing};
 
 use crate::error::{Kind, Result};
 use crate::types::{AttrChange, Attrs, Condition, FileKind, Key, Timestamp, Version};
@@ -301,11 +304,17 @@ pub trait Resident: Send + Sync {
     /// As fstat(2).
     fn stat_open(&self, file: &File) -> Result<Object>;
 
-    /// Makes a directory; with `parents`, the missing ones above it too (mode 0755).
+    /// Makes a directory. Its parent must exist.
     ///
     /// # Errors
     /// [`Kind::Exists`], [`Kind::NotFound`].
     fn mkdir(&self, key: &Key, mode: u32) -> Result<()>;
+
+    /// Makes a directory and the missing ones above it (mode 0755); fine if it is there.
+    ///
+    /// # Errors
+    /// [`Kind::NotDirectory`] if something else is in the way.
+    fn ensure_directory(&self, key: &Key) -> Result<()>;
 
     /// Makes a symlink, fifo, socket or device node.
     ///
