@@ -6,8 +6,11 @@
 pub mod catalog;
 pub mod clock;
 pub mod config;
+pub mod data;
 pub mod error;
 pub mod failpoint;
+pub mod fuse;
 pub mod policy;
 pub mod tier;
 pub mod types;
+pub mod vfs;

@@ -6,9 +6,9 @@
 //! caller repeats it elsewhere with [`Wait::Allowed`].
 //!
 //! # Lock order
-//! `rename` (read or write) → `Node::namespace` of directories (parent first, else by inode number) →
-//! `Node::file` → the catalog's own lock. No lock is held while a slow tier is asked, but
-//! `Node::namespace` and `Node::file` of the one node concerned.
+//! `Node::turn` → `rename` (read or write) → `Node::namespace` or `Node::file` of one node → the
+//! catalog's own lock. Only `Node::turn` may be held while a slow tier is asked; with [`Wait::Never`]
+//! it is only tried.
 
 mod attributes;
 mod create;
@@ -69,6 +69,13 @@ pub struct Caller {
     pub gid: u32,
     /// Patience.
     pub wait: Wait,
+}
+
+impl Caller {
+    /// The same caller where something was begun that must be ended now.
+    fn patient(&self) -> Self {
+        Self { wait: Wait::Allowed, ..*self }
+    }
 }
 
 /// A name's answer to the kernel.
@@ -191,6 +198,14 @@ impl Vfs {
 
     fn now(&self) -> crate::types::Timestamp {
         self.parts.clock.wall()
+    }
+
+    /// The caller's turn to open this file, or to end writing to it.
+    fn turn<'a>(&self, caller: &Caller, node: &'a node::Node) -> Result<parking_lot::MutexGuard<'a, ()>> {
+        match caller.wait {
+            Wait::Never => node.turn.try_lock().ok_or_else(|| Kind::WouldBlock.into()),
+            Wait::Allowed => Ok(node.turn.lock()),
+        }
     }
 
     /// Drives a slow tier's answer, if the caller may wait for it.

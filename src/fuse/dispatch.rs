@@ -29,8 +29,18 @@ macro_rules! refuse {
 }
 
 refuse!(
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek,
-    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr
+    ReplyAttr,
+    ReplyCreate,
+    ReplyData,
+    ReplyDirectory,
+    ReplyDirectoryPlus,
+    ReplyEmpty,
+    ReplyEntry,
+    ReplyLseek,
+    ReplyOpen,
+    ReplyStatfs,
+    ReplyWrite,
+    ReplyXattr
 );
 
 /// What all requests share.
@@ -94,7 +104,9 @@ impl Shared {
 /// An errno alone tells a program little: what stands behind the rare ones goes to the log.
 pub fn log(error: &Error) {
     match error.errno() {
-        libc::EIO | libc::ETIMEDOUT | libc::ESTALE | libc::ENOSPC => tracing::warn!(%error, "an operation failed"),
+        libc::EIO | libc::ETIMEDOUT | libc::ESTALE | libc::ENOSPC => {
+            tracing::warn!(%error, "an operation failed")
+        }
         _ => tracing::trace!(%error, "an operation was refused"),
     }
 }

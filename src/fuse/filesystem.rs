@@ -5,10 +5,10 @@ use super::dispatch::{Refuse, Shared, log};
 use crate::types::{AttrChange, Ino};
 use crate::vfs::{self, Entry, More, Opened, ReadAnswer, SetAttr};
 use fuser::{
-    AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -211,7 +211,12 @@ impl fuser::Filesystem for Mount {
         reply: ReplyEntry,
     ) {
         let name = name.as_bytes().to_vec();
-        self.0.run(request, reply, move |vfs, caller| vfs.mknod(caller, ino(parent), &name, mode, rdev), entry);
+        self.0.run(
+            request,
+            reply,
+            move |vfs, caller| vfs.mknod(caller, ino(parent), &name, mode, rdev),
+            entry,
+        );
     }
 
     fn mkdir(
@@ -240,7 +245,12 @@ impl fuser::Filesystem for Mount {
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let name = name.as_bytes().to_vec();
         let target = target.as_os_str().as_bytes().to_vec();
-        self.0.run(request, reply, move |vfs, caller| vfs.symlink(caller, ino(parent), &name, &target), entry);
+        self.0.run(
+            request,
+            reply,
+            move |vfs, caller| vfs.symlink(caller, ino(parent), &name, &target),
+            entry,
+        );
     }
 
     fn rename(
@@ -389,7 +399,7 @@ impl fuser::Filesystem for Mount {
         self.0.run(
             request,
             reply,
-            move |vfs, _| vfs.release(handle(fh)),
+            move |vfs, caller| vfs.release(caller, handle(fh)),
             |shared, reply, released| {
                 let backing = released.closed.and_then(|id| shared.backings.lock().remove(&id));
                 drop(backing);
@@ -472,7 +482,14 @@ impl fuser::Filesystem for Mount {
         reply.ok();
     }
 
-    fn fsyncdir(&self, request: &Request, number: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
         self.0.run_apart(request, reply, move |vfs, _| vfs.fsync_directory(ino(number)), done);
     }
 
@@ -544,7 +561,15 @@ impl fuser::Filesystem for Mount {
         self.0.run(request, reply, move |vfs, _| vfs.fallocate(handle(fh), mode, offset, length), done);
     }
 
-    fn lseek(&self, request: &Request, _: INodeNo, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+    fn lseek(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
         let Ok(from) = u64::try_from(offset) else { return reply.refuse(Errno::ENXIO) };
         self.0.run(
             request,

@@ -41,7 +41,8 @@ impl Vfs {
         if change != AttrChange::default() {
             self.change_attributes(&inode, &change)?;
         }
-        self.getattr(caller, ino)
+        let attr = self.attr_with(&self.nodes.get(ino), self.catalog().inode(ino)?)?;
+        Ok((attr, self.ttl(&self.some_path(ino)?)))
     }
 
     fn change_attributes(&self, inode: &Inode, change: &AttrChange) -> Result<()> {
@@ -113,7 +114,7 @@ impl Vfs {
         let flags = libc::O_WRONLY | if size == 0 { libc::O_TRUNC } else { 0 };
         let opened = self.open(caller, ino, flags)?;
         let truncated = self.truncate(opened.handle, size).and_then(|()| self.flush(caller, opened.handle));
-        self.release(opened.handle)?;
+        self.release(&caller.patient(), opened.handle)?;
         truncated
     }
 

@@ -143,7 +143,7 @@ impl Vfs {
             let (inode, file, tier) = self.make_regular(caller, parent, name, &path, mode)?;
             let opened = self.open_new(&inode, file, tier, libc::O_RDWR)?;
             self.flush(caller, opened.handle)?;
-            self.release(opened.handle)?;
+            self.release(&caller.patient(), opened.handle)?;
             return self.entry(self.catalog().inode(inode.attr.ino)?, &path);
         }
         let special = Special::Node { kind, rdev };

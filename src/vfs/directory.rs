@@ -78,7 +78,8 @@ impl Vfs {
         each: &mut dyn FnMut(Listed<'_>) -> More,
     ) -> Result<()> {
         let ino = self.handles.directory(handle)?.ino;
-        let mut dots = |cookie, name: &[u8], ino| each(Listed { cookie, name, ino, kind: FileKind::Directory });
+        let mut dots =
+            |cookie, name: &[u8], ino| each(Listed { cookie, name, ino, kind: FileKind::Directory });
         if after < SELF_COOKIE && dots(SELF_COOKIE, b".", ino) == More::Full {
             return Ok(());
         }
@@ -105,7 +106,9 @@ impl Vfs {
     ) -> Result<()> {
         let ino = self.handles.directory(handle)?.ino;
         let path = self.directory_path(ino)?;
-        for (cookie, name, dot) in [(SELF_COOKIE, &b"."[..], ino), (PARENT_COOKIE, b"..", self.parent_of(ino)?)] {
+        for (cookie, name, dot) in
+            [(SELF_COOKIE, &b"."[..], ino), (PARENT_COOKIE, b"..", self.parent_of(ino)?)]
+        {
             if after < cookie {
                 let attr = self.catalog().inode(dot)?.attr;
                 if each(cookie, name, &Entry { attr, ttl: Duration::ZERO }) == More::Full {

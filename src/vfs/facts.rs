@@ -52,7 +52,8 @@ impl Vfs {
 
     fn facts(&self, inode: Inode, path: Key) -> Result<FileFacts> {
         let rule = self.rule(&path);
-        let name_of = |tier| self.parts.tiers.find(tier).map_or_else(String::new, |tier| tier.name().to_owned());
+        let name_of =
+            |tier| self.parts.tiers.find(tier).map_or_else(String::new, |tier| tier.name().to_owned());
         let newest = self.newest(&inode)?;
         let mut tiers: Vec<String> = newest.iter().map(|replica| name_of(replica.tier)).collect();
         let mut hot = Vec::new();
@@ -60,7 +61,9 @@ impl Vfs {
             let identity = self.identity(replica)?;
             for tier in &rule.hot {
                 if let Some(store) = self.parts.hots.get(tier)
-                    && self.resident(*tier).is_some_and(|resident| resident.stat(&store.path_key(&identity)).is_ok())
+                    && self.resident(*tier).is_some_and(|resident| {
+                        store.path_key(&identity).and_then(|key| resident.stat(&key)).is_ok()
+                    })
                 {
                     hot.push(name_of(*tier));
                 }
@@ -83,7 +86,13 @@ impl Vfs {
     ///
     /// # Errors
     /// [`Kind::NotDirectory`], or what a tier says.
-    pub fn facts_in(&self, caller: &Caller, dir: Ino, cookie: u64, limit: usize) -> Result<Vec<(u64, FileFacts)>> {
+    pub fn facts_in(
+        &self,
+        caller: &Caller,
+        dir: Ino,
+        cookie: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, FileFacts)>> {
         self.directory(dir)?;
         if cookie == 0 {
             self.refresh_directory(caller, &self.nodes.get(dir))?;
@@ -117,7 +126,7 @@ impl Vfs {
             let identity = self.identity(replica)?;
             for tier in &self.rule(&path).hot {
                 let Some(store) = self.parts.hots.get(tier) else { continue };
-                let key = store.path_key(&identity);
+                let key = store.path_key(&identity)?;
                 if self.resident(*tier).is_some_and(|resident| resident.stat(&key).is_ok()) {
                     return Ok(joined(&self.parts.tiers.get(*tier)?.location(), &key));
                 }

@@ -20,7 +20,9 @@ pub struct Node {
     pub unlinked: AtomicBool,
     /// Held by whoever changes or imports the names of this directory.
     pub namespace: Mutex<DirectoryState>,
-    /// Held by whoever opens, closes or replaces this file's bytes.
+    /// Held by whoever opens this file or ends writing to it, which may take as long as a copy.
+    pub turn: Mutex<()>,
+    /// What is open; held for moments only.
     pub file: Mutex<FileState>,
     /// Path of the inode in the path epoch beside it.
     pub path: RwLock<Option<(u64, Arc<Key>)>>,
@@ -96,6 +98,7 @@ impl Node {
             lookups: AtomicU64::new(0),
             unlinked: AtomicBool::new(false),
             namespace: Mutex::default(),
+            turn: Mutex::default(),
             file: Mutex::default(),
             path: RwLock::new(None),
         }

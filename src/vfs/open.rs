@@ -3,6 +3,7 @@
 use super::handle::{FileHandle, Handle};
 use super::node::{FileState, Node};
 use super::open_file::{Bytes, OpenFile, OpenFileId, content_of};
+use super::write_open::{Begun, truncate_if};
 use super::{Caller, IoMode, Vfs};
 use crate::catalog::{Inode, Replica, WriteState};
 use crate::data::hot::{FillStart, Identity};
@@ -47,16 +48,39 @@ impl Vfs {
             self.refresh_name(caller, &self.nodes.get(*parent), name)?;
         }
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
-        let mut state = node.file.lock();
+        let _turn = self.turn(caller, &node)?;
         let inode = self.catalog().inode(ino)?;
         if inode.attr.kind != FileKind::Regular {
             return Err(Error::new(Kind::Invalid, "only regular files are opened"));
         }
-        let open = if writes {
-            self.open_for_write(caller, &node, &mut state, &inode, flags & libc::O_TRUNC != 0)?
-        } else {
-            self.open_for_read(caller, &state, &inode)?
+        let (shared, writers) = {
+            let state = node.file.lock();
+            (state.open.clone(), state.writers)
         };
+        if !writes {
+            let open = match shared {
+                Some(open) => open,
+                None => self.open_for_read(caller, &inode)?,
+            };
+            return Ok(self.add_handle(&node, &mut node.file.lock(), open, writes));
+        }
+        let truncate = flags & libc::O_TRUNC != 0;
+        let already = shared.clone().filter(|open| writers > 0 && open.is_written());
+        let (open, begun) = match already {
+            Some(open) => {
+                truncate_if(truncate, &open)?;
+                (open, None)
+            }
+            None => {
+                let (open, begun) = self.begin_writing(caller, shared, &inode, truncate)?;
+                (open, Some(begun))
+            }
+        };
+        let mut state = node.file.lock();
+        if let Some(Begun { told, must_close }) = begun {
+            state.told = told;
+            state.must_close = must_close;
+        }
         Ok(self.add_handle(&node, &mut state, open, writes))
     }
 
@@ -107,10 +131,7 @@ impl Vfs {
         }
     }
 
-    fn open_for_read(&self, caller: &Caller, state: &FileState, inode: &Inode) -> Result<Arc<OpenFile>> {
-        if let Some(open) = &state.open {
-            return Ok(open.clone());
-        }
+    fn open_for_read(&self, caller: &Caller, inode: &Inode) -> Result<Arc<OpenFile>> {
         let path = self.some_path(inode.attr.ino)?;
         let rule = self.rule(&path);
         let replicas = self.newest(inode)?;
@@ -132,8 +153,9 @@ impl Vfs {
     /// Replicas of the newest generation, with bytes.
     pub(super) fn newest(&self, inode: &Inode) -> Result<Vec<Replica>> {
         let mut replicas = self.catalog().replicas(inode.attr.ino)?;
-        replicas
-            .retain(|replica| replica.generation == inode.generation && (replica.staged || replica.version.is_some()));
+        replicas.retain(|replica| {
+            replica.generation == inode.generation && (replica.staged || replica.version.is_some())
+        });
         Ok(replicas)
     }
 
@@ -151,7 +173,11 @@ impl Vfs {
                 Err(error) => return Err(error),
             };
             let tier = replica.tier;
-            return Ok(Some(if tier == rule.home { Bytes::Native { file, tier } } else { Bytes::Hot { file, tier } }));
+            return Ok(Some(if tier == rule.home {
+                Bytes::Native { file, tier }
+            } else {
+                Bytes::Hot { file, tier }
+            }));
         }
         Ok(None)
     }
@@ -195,8 +221,7 @@ impl Vfs {
             _ => None,
         };
         let tier = self.parts.tiers.get(remote.tier)?.clone();
-        let source =
-            Source { tier, key: identity.key, version: identity.version, size: inode.attr.size };
+        let source = Source { tier, key: identity.key, version: identity.version, size: inode.attr.size };
         Ok(Reader::open(source, self.parts.streams.clone(), fill))
     }
 
@@ -243,7 +268,9 @@ impl Vfs {
     ///
     /// # Errors
     /// What the catalog says; the handle is gone all the same.
-    pub fn release(&self, handle: FileHandle) -> Result<Released> {
+    pub fn release(&self, caller: &Caller, handle: FileHandle) -> Result<Released> {
+        let node = self.handles.file(handle)?.node.clone();
+        let turn = self.turn(caller, &node)?;
         let handle = self.handles.remove_file(handle)?;
         let node = &handle.node;
         let mut state = node.file.lock();
@@ -261,6 +288,7 @@ impl Vfs {
             closed = state.open.take().map(|open| open.id);
         }
         drop(state);
+        drop(turn);
         if self.nodes.drop_if_unknown(node) {
             self.bury(node);
         }

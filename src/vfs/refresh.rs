@@ -72,7 +72,14 @@ impl Vfs {
         Ok(())
     }
 
-    fn look_at_object(&self, caller: &Caller, dir: &Node, place: &Place, name: &[u8], path: &Key) -> Result<()> {
+    fn look_at_object(
+        &self,
+        caller: &Caller,
+        dir: &Node,
+        place: &Place,
+        name: &[u8],
+        path: &Key,
+    ) -> Result<()> {
         let tier = self.parts.tiers.get(place.tier)?;
         let looks = dir.namespace.lock().places.get(&place.id).map_or(0, |state| state.names.len());
         if looks == LOOKS_BEFORE_PAGE {
@@ -246,7 +253,7 @@ impl Vfs {
         }
     }
 
-    fn observe_page(
+    pub(super) fn observe_page(
         &self,
         place: &Place,
         parent: &Key,
@@ -267,7 +274,13 @@ impl Vfs {
         Ok(())
     }
 
-    fn observe_end(&self, dir: &Node, place: &Place, seen: &HashSet<Vec<u8>>, began: Timestamp) -> Result<()> {
+    fn observe_end(
+        &self,
+        dir: &Node,
+        place: &Place,
+        seen: &HashSet<Vec<u8>>,
+        began: Timestamp,
+    ) -> Result<()> {
         let scope = Scope::All { seen, version: None };
         let still = self.rename.read();
         let observed = self.catalog().observe(&self.observation(place, began, Vec::new(), scope))?;

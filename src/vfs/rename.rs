@@ -126,9 +126,7 @@ impl Vfs {
             let stays = source.attr.kind == FileKind::Directory || self.rule(&to.path).home == tier;
             let target = if stays { self.native_target(to, tier)? } else { None };
             moves.extend(match target {
-                Some(target) => {
-                    self.native_move(tier, key, target, effect_on_name(source), Swap::No)?
-                }
+                Some(target) => self.native_move(tier, key, target, effect_on_name(source), Swap::No)?,
                 None if source.attr.kind == FileKind::Regular => self.move_to_stage(tier, key, source)?,
                 // A leftover that the mover takes along.
                 None => None,
@@ -241,7 +239,7 @@ impl Vfs {
             let mode = if step.exchange { RenameMode::Exchange } else { RenameMode::Replace };
             if let Err(error) = resident.rename(&step.from, &step.to, mode) {
                 for earlier in plan.moves[..done].iter().rev() {
-                    self.take_back(earlier);
+                    self.undo(earlier);
                 }
                 return Err(error);
             }
@@ -249,7 +247,7 @@ impl Vfs {
         Ok(())
     }
 
-    fn take_back(&self, step: &NativeMove) {
+    fn undo(&self, step: &NativeMove) {
         let Some(resident) = self.resident(step.tier) else { return };
         let mode = if step.exchange { RenameMode::Exchange } else { RenameMode::NoReplace };
         if let Err(error) = resident.rename(&step.to, &step.from, mode) {

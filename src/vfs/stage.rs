@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 impl Vfs {
     pub(super) fn stage(&self, tier: TierId) -> Result<&Arc<StageStore>> {
-        self.parts
-            .stages
-            .get(&tier)
-            .ok_or_else(|| Error::new(Kind::Absent, "the stage of this path is not available; see tierfs check"))
+        self.parts.stages.get(&tier).ok_or_else(|| {
+            Error::new(Kind::Absent, "the stage of this path is not available; see tierfs check")
+        })
     }
 
     pub(super) fn remove_staged(&self, replica: &Replica) -> Result<()> {
@@ -25,7 +24,8 @@ impl Vfs {
     /// Writes what a staged file is beside it, for whoever finds it without this catalog. Best effort:
     /// the row is what this mount relies on.
     pub(super) fn describe(&self, tier: TierId, name: &[u8], inode: &Inode, path: &Key, closed: Option<Seq>) {
-        let home = self.parts.tiers.find(self.rule(path).home).map_or_else(String::new, |tier| tier.location());
+        let home =
+            self.parts.tiers.find(self.rule(path).home).map_or_else(String::new, |tier| tier.location());
         let sidecar = Sidecar {
             path: path.clone(),
             ino: inode.attr.ino.0,

@@ -1,10 +1,9 @@
 //! Opening for writing: in place on a resident home, as a new generation on the stage elsewhere.
 
-use super::node::{FileState, Node};
 use super::open::no_copy;
 use super::open_file::{Bytes, OpenFile, content_of};
 use super::{Caller, Vfs};
-use crate::catalog::{Inode, Replica, stage_name};
+use crate::catalog::{Content, Inode, Replica, stage_name};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::Rule;
 use crate::tier::{Access, RenameMode};
@@ -12,99 +11,89 @@ use crate::types::{Key, TierId};
 use std::fs::File;
 use std::sync::Arc;
 
+/// What FLUSH must know of a write that begins.
+pub(super) struct Begun {
+    /// The content as the catalog has it.
+    pub told: Option<Content>,
+    /// A generation that must get its close row even if nothing is written.
+    pub must_close: bool,
+}
+
+type Writing = (Arc<OpenFile>, Begun);
+
 impl Vfs {
-    pub(super) fn open_for_write(
+    /// The first writer of a file; `shared` is what readers have open of it.
+    pub(super) fn begin_writing(
         &self,
         caller: &Caller,
-        node: &Node,
-        state: &mut FileState,
+        shared: Option<Arc<OpenFile>>,
         inode: &Inode,
         truncate: bool,
-    ) -> Result<Arc<OpenFile>> {
-        if let Some(open) = state.open.clone().filter(|open| state.writers > 0 && open.is_written()) {
-            self.truncate_if(truncate, &open)?;
-            return Ok(open);
-        }
+    ) -> Result<Writing> {
         let path = self.some_path(inode.attr.ino)?;
         let rule = self.rule(&path);
         let newest = self.newest(inode)?;
-        if newest.iter().any(|replica| replica.staged) {
-            return self.take_back(node, state, &newest, truncate);
+        if let Some(staged) = newest.iter().find(|replica| replica.staged) {
+            return self.take_back(shared, staged, truncate);
         }
         if newest.iter().any(|replica| replica.tier == rule.home && self.resident(replica.tier).is_some()) {
-            return self.open_in_place(state, inode, &newest, rule, truncate);
+            return self.open_in_place(shared, inode, &newest, rule, truncate);
         }
-        if let Some(open) = state.open.clone().filter(|open| open.passes_through()) {
-            return self.take_over(state, inode, &newest, &open, rule, truncate);
+        if let Some(open) = shared.as_ref().filter(|open| open.passes_through()) {
+            return self.take_over(open, inode, &newest, rule, truncate);
         }
-        self.start_generation(caller, state, inode, &newest, &path, truncate)
-    }
-
-    fn truncate_if(&self, truncate: bool, open: &OpenFile) -> Result<()> {
-        if truncate {
-            open.writable()?.set_len(0)?;
-        }
-        Ok(())
+        self.start_generation(caller, shared.as_deref(), inode, &newest, &path, truncate)
     }
 
     /// The file lives here: it is written in place, as on any file system.
     fn open_in_place(
         &self,
-        state: &mut FileState,
+        shared: Option<Arc<OpenFile>>,
         inode: &Inode,
         newest: &[Replica],
         rule: &Rule,
         truncate: bool,
-    ) -> Result<Arc<OpenFile>> {
-        let open = match state.open.clone().filter(|open| open.is_written()) {
+    ) -> Result<Writing> {
+        let open = match shared.filter(|open| open.is_written()) {
             Some(open) => open,
             None => {
                 let bytes = self.open_local(newest, rule)?.ok_or_else(|| no_copy(&Key::ROOT))?;
                 self.open_file(bytes, inode.generation)
             }
         };
-        state.told = Some(content_of(open.writable()?)?);
-        state.must_close = false;
-        self.truncate_if(truncate, &open)?;
-        Ok(open)
+        let told = Some(content_of(open.writable()?)?);
+        truncate_if(truncate, &open)?;
+        Ok((open, Begun { told, must_close: false }))
     }
 
     /// Closed but not committed: the same stage file goes on under the next generation, and its step
     /// keeps its place in the order.
-    fn take_back(
-        &self,
-        node: &Node,
-        state: &mut FileState,
-        newest: &[Replica],
-        truncate: bool,
-    ) -> Result<Arc<OpenFile>> {
-        let staged = newest.iter().find(|replica| replica.staged).ok_or(Kind::Corrupt)?;
-        let replica = self.catalog().begin_write(node.ino, staged.tier)?;
-        let open = match state.open.clone().filter(|open| open.is_written()) {
+    fn take_back(&self, shared: Option<Arc<OpenFile>>, staged: &Replica, truncate: bool) -> Result<Writing> {
+        let ino = staged.ino.ok_or(Kind::Corrupt)?;
+        let replica = self.catalog().begin_write(ino, staged.tier)?;
+        let open = match shared.filter(|open| open.is_written()) {
             Some(open) => open,
             None => {
                 let file = self.stage(replica.tier)?.open(&replica.name, Access::ReadWrite)?;
                 self.open_file(Bytes::Staged { file: Arc::new(file), tier: replica.tier }, replica.generation)
             }
         };
-        state.told = None;
-        state.must_close = true;
-        self.truncate_if(truncate, &open)?;
-        Ok(open)
+        truncate_if(truncate, &open)?;
+        Ok((open, Begun { told: None, must_close: true }))
     }
 
     /// Readers have a clean local copy open by passthrough, and the kernel allows one backing file an
     /// inode: that very file becomes the staged generation.
     fn take_over(
         &self,
-        state: &mut FileState,
+        open: &OpenFile,
         inode: &Inode,
         newest: &[Replica],
-        open: &OpenFile,
         rule: &Rule,
         truncate: bool,
-    ) -> Result<Arc<OpenFile>> {
-        let busy = || Error::new(Kind::Busy, "the file is being read from a copy that is gone; close it first");
+    ) -> Result<Writing> {
+        let busy =
+            || Error::new(Kind::Busy, "the file is being read from a copy that is gone; close it first");
         let (file, tier) = match &open.bytes {
             Bytes::Hot { file, tier } | Bytes::Staged { file, tier } => (file.clone(), *tier),
             _ => return Err(busy()),
@@ -112,9 +101,15 @@ impl Vfs {
         let resident = self.resident(tier).ok_or(Kind::Absent)?;
         let is_open = |key: &Key| {
             let open = resident.stat_open(&file).ok().and_then(|object| object.native);
-            open.is_some() && resident.stat(key).ok().and_then(|object| object.native).map(|n| n.ino) == open.map(|n| n.ino)
+            open.is_some()
+                && resident.stat(key).ok().and_then(|object| object.native).map(|n| n.ino)
+                    == open.map(|n| n.ino)
         };
-        let (key, row) = self.local_copies(newest, tier, rule)?.into_iter().find(|(key, _)| is_open(key)).ok_or_else(busy)?;
+        let (key, row) = self
+            .local_copies(newest, tier, rule)?
+            .into_iter()
+            .find(|(key, _)| is_open(key))
+            .ok_or_else(busy)?;
         let replica = self.catalog().begin_write(inode.attr.ino, tier)?;
         crate::failpoint::pass("hot_copy_claimed");
         self.stage(tier)?.prepare(&replica.name)?;
@@ -122,20 +117,24 @@ impl Vfs {
         if let Some(row) = row {
             self.catalog().drop_replica(row.place, &row.name)?;
         }
-        state.told = Some(content_of(&file)?);
-        state.must_close = truncate;
+        let told = Some(content_of(&file)?);
         let taken = Arc::new(OpenFile {
             id: open.id,
             bytes: Bytes::Staged { file, tier },
             generation: replica.generation,
             passthrough: true.into(),
         });
-        self.truncate_if(truncate, &taken)?;
-        Ok(taken)
+        truncate_if(truncate, &taken)?;
+        Ok((taken, Begun { told, must_close: truncate }))
     }
 
     /// Keys on `tier` that may hold the clean copy which is open: native replicas and the hot copy.
-    fn local_copies(&self, newest: &[Replica], tier: TierId, rule: &Rule) -> Result<Vec<(Key, Option<Replica>)>> {
+    fn local_copies(
+        &self,
+        newest: &[Replica],
+        tier: TierId,
+        rule: &Rule,
+    ) -> Result<Vec<(Key, Option<Replica>)>> {
         let mut keys: Vec<_> = newest
             .iter()
             .filter(|replica| replica.tier == tier)
@@ -144,7 +143,7 @@ impl Vfs {
         if let Some(hot) = self.parts.hots.get(&tier)
             && let Some(home) = newest.iter().find(|replica| replica.tier == rule.home)
         {
-            keys.push((hot.path_key(&self.identity(home)?), None));
+            keys.push((hot.path_key(&self.identity(home)?)?, None));
         }
         Ok(keys)
     }
@@ -154,19 +153,19 @@ impl Vfs {
     fn start_generation(
         &self,
         caller: &Caller,
-        state: &mut FileState,
+        shared: Option<&OpenFile>,
         inode: &Inode,
         newest: &[Replica],
         path: &Key,
         truncate: bool,
-    ) -> Result<Arc<OpenFile>> {
+    ) -> Result<Writing> {
         let rule = self.rule(path);
         let ino = inode.attr.ino;
         let stage = self.stage(rule.stage)?;
         let name = stage_name(ino, inode.generation.next());
         let empty = truncate || inode.attr.size == 0;
         if !empty {
-            self.copy_up(caller, state, inode, newest, rule, &name)?;
+            self.copy_up(caller, shared, inode, newest, rule, &name)?;
         }
         let replica = self.catalog().begin_write(ino, rule.stage)?;
         crate::failpoint::pass("generation_begun");
@@ -176,17 +175,16 @@ impl Vfs {
             set_mtime(&file, inode.attr.mtime)?;
         }
         self.describe(rule.stage, &replica.name, inode, path, None);
-        state.told = Some(content_of(&file)?);
-        state.must_close = truncate;
+        let begun = Begun { told: Some(content_of(&file)?), must_close: truncate };
         let bytes = Bytes::Staged { file: Arc::new(file), tier: rule.stage };
-        Ok(self.open_file(bytes, replica.generation))
+        Ok((self.open_file(bytes, replica.generation), begun))
     }
 
     /// Fills the copy beside the stage key from the nearest place that has the bytes.
     fn copy_up(
         &self,
         caller: &Caller,
-        state: &FileState,
+        shared: Option<&OpenFile>,
         inode: &Inode,
         newest: &[Replica],
         rule: &Rule,
@@ -194,7 +192,7 @@ impl Vfs {
     ) -> Result<()> {
         let stage = self.stage(rule.stage)?;
         let size = inode.attr.size;
-        if let Some(file) = state.open.as_ref().and_then(|open| open.file()) {
+        if let Some(file) = shared.and_then(OpenFile::file) {
             return stage.copy_from_file(name, file);
         }
         if let Some(Bytes::Native { file, .. } | Bytes::Hot { file, .. }) = self.open_local(newest, rule)? {
@@ -212,6 +210,14 @@ impl Vfs {
             stage.copy_from_stream(name, bytes, size).await
         })
     }
+}
+
+/// `O_TRUNC`.
+pub(super) fn truncate_if(truncate: bool, open: &OpenFile) -> Result<()> {
+    if truncate {
+        open.writable()?.set_len(0)?;
+    }
+    Ok(())
 }
 
 fn remote_name(name: &[u8]) -> Key {
