@@ -21,7 +21,8 @@ pub use checked::{
 pub use example::Example;
 pub use expand::Environment;
 pub use report::{Problem, Problems, Warning};
-pub use units::Percent;
+pub(crate) use suggest::did_you_mean;
+pub use units::{Percent, duration};
 
 use crate::policy::placement::{RuleSpec, Rules};
 use crate::types::TierId;
@@ -52,7 +53,7 @@ impl Config {
             let message = format!(
                 "can't read the config: {error}; `tierfs config example train` prints one to start from"
             );
-            Problem { file: file.to_owned(), line: 0, message }
+            Problem { file: file.to_owned(), line: report::WHOLE_FILE, message }
         })?;
         let text = String::from_utf8(text).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -77,7 +78,7 @@ impl Config {
         let warnings = findings.finish()?;
         let Some(checked::Checked { mount, tiers, rules, shown }) = checked else {
             let message = "something in this config is missing that no check names".into();
-            return Err(Problem { file: file.to_owned(), line: 0, message }.into());
+            return Err(Problem { file: file.to_owned(), line: report::WHOLE_FILE, message }.into());
         };
         Ok((Self { file: file.to_owned(), mount, tiers, rules, shown }, warnings))
     }
@@ -118,11 +119,11 @@ impl Config {
             match overlap(&mountpoint, root) {
                 None => {}
                 Some(Overlap::Same | Overlap::Inside) => findings.problem(
-                    0,
+                    report::WHOLE_FILE,
                     format!("mount point {shown} lies in tier {name} ({root_shown}), so the mount would hold itself; mount elsewhere"),
                 ),
                 Some(Overlap::Around) => findings.problem(
-                    0,
+                    report::WHOLE_FILE,
                     format!("tier {name} ({root_shown}) lies below mount point {shown}, so the mount would hide it; mount elsewhere"),
                 ),
             }

@@ -2,7 +2,7 @@
 
 use super::{mount, some_text, tier, word};
 use crate::config::raw::Section;
-use crate::config::report::Findings;
+use crate::config::report::{Findings, WHOLE_FILE};
 use crate::config::section::{Located, Reader, quoted};
 use crate::config::show::{Origin, Shown};
 use crate::config::units;
@@ -191,7 +191,9 @@ fn check_last(rules: &[Draft], tiers: &[tier::Draft], findings: &mut Findings) {
     let likely = likely.map_or("a tier", |tier| tier.name.as_str());
     let better = format!("[[rule]] with path = \"**\" and home = \"{likely}\"");
     match rules.last() {
-        None => findings.missing(1, format!("there is no rule, so no file has a home; add {better}")),
+        None => {
+            findings.missing(WHOLE_FILE, format!("there is no rule, so no file has a home; add {better}"))
+        }
         Some(last) => {
             let Some(path) = &last.path else { return };
             if !path.value.1.matches_everything() {

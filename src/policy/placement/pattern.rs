@@ -286,7 +286,7 @@ mod tests {
             let said = Pattern::parse(bad).unwrap_err();
             assert!(said.contains(better), "{bad}: {said}");
         }
-        assert!(Pattern::parse(&"a/".repeat(64).trim_end_matches('/')).is_err());
-        assert!(Pattern::parse(&"a/".repeat(63).trim_end_matches('/')).is_ok());
+        assert!(Pattern::parse("a/".repeat(64).trim_end_matches('/')).is_err());
+        assert!(Pattern::parse("a/".repeat(63).trim_end_matches('/')).is_ok());
     }
 }
