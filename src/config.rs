@@ -21,12 +21,18 @@ pub use checked::{
 pub use example::Example;
 pub use expand::Environment;
 pub use report::{Problem, Problems, Warning};
-pub use units::Percent;
+pub(crate) use suggest::did_you_mean;
+pub use units::{Percent, duration};
 
 use crate::policy::placement::{RuleSpec, Rules};
 use crate::types::TierId;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+/// No config is larger.
+const MAX_BYTES: usize = 1 << 20;
 
 /// A config in which everything is right.
 #[derive(Debug)]
@@ -48,12 +54,11 @@ impl Config {
     /// # Errors
     /// All problems, in the order of the file.
     pub fn load(file: &Path) -> Result<(Self, Vec<Warning>), Problems> {
-        let text = std::fs::read(file).map_err(|error| {
-            let message = format!(
-                "can't read the config: {error}; `tierfs config example train` prints one to start from"
-            );
-            Problem { file: file.to_owned(), line: 0, message }
-        })?;
+        let whole = |message| Problem { file: file.to_owned(), line: report::WHOLE_FILE, message };
+        let text = read_file(file).map_err(|error| whole(format!("can't read the config: {error}")))?;
+        if text.len() > MAX_BYTES {
+            return Err(whole("is larger than 1 MiB; no config is".into()).into());
+        }
         let text = String::from_utf8(text).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
@@ -77,7 +82,7 @@ impl Config {
         let warnings = findings.finish()?;
         let Some(checked::Checked { mount, tiers, rules, shown }) = checked else {
             let message = "something in this config is missing that no check names".into();
-            return Err(Problem { file: file.to_owned(), line: 0, message }.into());
+            return Err(Problem { file: file.to_owned(), line: report::WHOLE_FILE, message }.into());
         };
         Ok((Self { file: file.to_owned(), mount, tiers, rules, shown }, warnings))
     }
@@ -118,11 +123,11 @@ impl Config {
             match overlap(&mountpoint, root) {
                 None => {}
                 Some(Overlap::Same | Overlap::Inside) => findings.problem(
-                    0,
+                    report::WHOLE_FILE,
                     format!("mount point {shown} lies in tier {name} ({root_shown}), so the mount would hold itself; mount elsewhere"),
                 ),
                 Some(Overlap::Around) => findings.problem(
-                    0,
+                    report::WHOLE_FILE,
                     format!("tier {name} ({root_shown}) lies below mount point {shown}, so the mount would hide it; mount elsewhere"),
                 ),
             }
@@ -135,4 +140,11 @@ impl Config {
     pub fn show(&self) -> impl fmt::Display + '_ {
         show::Page { file: &self.file, sections: &self.shown }
     }
+}
+
+/// The file's bytes, or the first of them when there are too many.
+fn read_file(file: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(file)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut text)?;
+    Ok(text)
 }

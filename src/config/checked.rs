@@ -8,13 +8,15 @@ mod url;
 
 pub use mount::{Catalog, MountConfig};
 pub use overlap::{Overlap, overlap};
+#[cfg(test)]
+pub(super) use rule::PROMOTES;
 pub use rule::RuleConfig;
 pub use tier::{Auth, BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
 pub use url::BlobLocation;
 
 use super::expand::Environment;
 use super::raw::Document;
-use super::report::Findings;
+use super::report::{Findings, WHOLE_FILE};
 use super::show::Shown;
 use std::path::{Component, Path, PathBuf};
 
@@ -34,10 +36,9 @@ pub(super) fn check(
     environment: Environment<'_>,
     findings: &mut Findings,
 ) -> Option<Checked> {
-    let tiers_line = document.rules.first().map_or(1, |rule| rule.line);
     if document.tiers.is_empty() {
         findings.missing(
-            tiers_line,
+            WHOLE_FILE,
             "there is no tier; write [tier.NAME] with kind and path or url, one for each",
         );
     }

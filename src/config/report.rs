@@ -3,6 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+/// The line of what is about no line in particular.
+pub(super) const WHOLE_FILE: usize = 0;
+
 /// Something wrong in a config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -17,7 +20,7 @@ pub struct Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(f, "{}: {}", self.file.display(), self.message),
+            WHOLE_FILE => write!(f, "{}: {}", self.file.display(), self.message),
             line => write!(f, "{}:{line}: {}", self.file.display(), self.message),
         }
     }

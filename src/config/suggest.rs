@@ -18,7 +18,7 @@ fn distance(word: &str, option: &str) -> usize {
 }
 
 /// "; did you mean `x`?", or nothing.
-pub(super) fn did_you_mean<'a>(word: &str, options: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn did_you_mean<'a>(word: &str, options: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, options).map_or_else(String::new, |option| format!("; did you mean `{option}`?"))
 }
 

@@ -81,7 +81,10 @@ pub(super) fn percent(text: &str) -> Result<Percent, String> {
 }
 
 /// `10m`, `1h30m`, `500ms`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// What is wrong with it and what to write instead, to be read after the value.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     let mut millis: u64 = 0;
     while !rest.is_empty() || millis == 0 {

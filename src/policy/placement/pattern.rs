@@ -12,7 +12,7 @@ use std::collections::HashSet;
 /// One bit is the end, the others are segments.
 const MAX_SEGMENTS: usize = 63;
 /// Where the search for rules in the shadow of others gives up (and finds none).
-const MAX_SEARCH: usize = 10_000;
+const MAX_SEARCH: usize = 1_000;
 
 /// A compiled glob: any of its branches may match.
 #[derive(Clone, Debug)]
@@ -286,7 +286,7 @@ mod tests {
             let said = Pattern::parse(bad).unwrap_err();
             assert!(said.contains(better), "{bad}: {said}");
         }
-        assert!(Pattern::parse(&"a/".repeat(64).trim_end_matches('/')).is_err());
-        assert!(Pattern::parse(&"a/".repeat(63).trim_end_matches('/')).is_ok());
+        assert!(Pattern::parse("a/".repeat(64).trim_end_matches('/')).is_err());
+        assert!(Pattern::parse("a/".repeat(63).trim_end_matches('/')).is_ok());
     }
 }
