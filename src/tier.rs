@@ -5,8 +5,10 @@
 //! catalog, of rules or of FUSE.
 
 mod directory;
+mod memory;
 
 pub use directory::{DirectoryKind, DirectoryOptions, DirectoryTier, Mark, Writing};
+pub use memory::MemoryTier;
 
 use crate::error::{Kind, Result};
 use crate::types::{AttrChange, Attrs, Condition, FileKind, Key, Timestamp, Version};
@@ -153,7 +155,8 @@ pub trait Tier: Send + Sync + std::fmt::Debug {
     /// [`Kind::NotFound`] if a tier with real directories has no such directory; blob tiers answer with an empty page.
     async fn list(&self, dir: &Key, prefix: &[u8], from: Option<Cursor>, limit: usize) -> Result<Page>;
 
-    /// Streams `range` of the bytes of `key`, which must be in version `version`.
+    /// Streams `range` of the bytes of `key`, which must be in version `version`. What of the range
+    /// lies beyond the end is left out. A change while it streams ends it with [`Kind::Changed`].
     ///
     /// # Errors
     /// [`Kind::Changed`] if it is another version now, [`Kind::NotFound`] if it is gone, [`Kind::Archived`].
