@@ -8,8 +8,22 @@ mod table;
 
 pub use table::Tiers;
 mod directory;
+mod fault;
+mod layer;
+mod limit;
+mod memory;
+mod meter;
+mod restricted;
+mod retry;
 
 pub use directory::{DirectoryKind, DirectoryOptions, DirectoryTier, Mark, Writing};
+pub use fault::{Fault, FaultLayer, Faults, Gate};
+pub use layer::{Attempt, Call, Layer, Layered, Operation, Reopen, Repeat, Turn};
+pub use limit::{Limit, Limits};
+pub use memory::MemoryTier;
+pub use meter::{BUCKETS, Meter, OperationCounts, TierMeter};
+pub use restricted::Restricted;
+pub use retry::{Breaker, Retry, RetryPolicy};
 
 use crate::error::{Kind, Result};
 use crate::types::{AttrChange, Attrs, Condition, FileKind, Key, Timestamp, Version};
@@ -156,7 +170,8 @@ pub trait Tier: Send + Sync + std::fmt::Debug {
     /// [`Kind::NotFound`] if a tier with real directories has no such directory; blob tiers answer with an empty page.
     async fn list(&self, dir: &Key, prefix: &[u8], from: Option<Cursor>, limit: usize) -> Result<Page>;
 
-    /// Streams `range` of the bytes of `key`, which must be in version `version`.
+    /// Streams `range` of the bytes of `key`, which must be in version `version`. What of the range
+    /// lies beyond the end is left out. A change while it streams ends it with [`Kind::Changed`].
     ///
     /// # Errors
     /// [`Kind::Changed`] if it is another version now, [`Kind::NotFound`] if it is gone, [`Kind::Archived`].

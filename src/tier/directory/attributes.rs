@@ -6,7 +6,7 @@ use crate::tier::Capabilities;
 use crate::types::{AttrChange, Attrs, FileKind, TimeChange, Timestamp};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags};
 use rustix::io::Errno;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 
 const WRITE_ID: &[u8] = b"user.tierfs.write_id";
@@ -20,14 +20,18 @@ const LARGEST: usize = 65_536;
 
 /// The magic link of a descriptor: the only way to chmod or to reach the extended attributes of
 /// an `O_PATH` descriptor before Linux 6.13. It leads to the very file, symlinks included.
-fn magic_link(fd: impl AsFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
+fn magic_link(fd: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
 /// Applies `change` to what `fd` (`O_PATH` is enough) is: owner first, for chown clears
 /// set-uid bits; times last.
-pub(super) fn change(fd: impl AsFd, kind: FileKind, change: &AttrChange, holds: &Capabilities) -> Result<()> {
-    let fd = fd.as_fd();
+pub(super) fn change(
+    fd: BorrowedFd<'_>,
+    kind: FileKind,
+    change: &AttrChange,
+    holds: &Capabilities,
+) -> Result<()> {
     if change.uid.is_some() || change.gid.is_some() {
         let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));
         tolerate(rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH), holds)?;
@@ -66,8 +70,7 @@ pub(super) fn timespec(change: Option<TimeChange>) -> Timespec {
 
 /// Applies all of `attrs`: what it does not say stays, but its extended attributes replace
 /// those that are there.
-pub(super) fn apply(fd: impl AsFd, kind: FileKind, attrs: &Attrs, holds: &Capabilities) -> Result<()> {
-    let fd = fd.as_fd();
+pub(super) fn apply(fd: BorrowedFd<'_>, kind: FileKind, attrs: &Attrs, holds: &Capabilities) -> Result<()> {
     let owner = AttrChange { mode: attrs.mode, uid: attrs.uid, gid: attrs.gid, ..AttrChange::default() };
     change(fd, kind, &owner, holds)?;
     if holds.xattrs && matches!(kind, FileKind::Regular | FileKind::Directory) {
@@ -77,7 +80,7 @@ pub(super) fn apply(fd: impl AsFd, kind: FileKind, attrs: &Attrs, holds: &Capabi
     change(fd, kind, &AttrChange { mtime, ..AttrChange::default() }, holds)
 }
 
-fn replace_xattrs(fd: impl AsFd, attrs: &Attrs) -> Result<()> {
+fn replace_xattrs(fd: BorrowedFd<'_>, attrs: &Attrs) -> Result<()> {
     let path = magic_link(fd);
     for name in names(&path)? {
         let stays = attrs.xattrs.iter().any(|(kept, _)| *kept == name);
@@ -104,7 +107,7 @@ fn ignore_missing(done: Result<(), Errno>) -> Result<(), Errno> {
 }
 
 /// Adds to `attrs` what only extended attributes hold.
-pub(super) fn read_into(fd: impl AsFd, attrs: &mut Attrs) -> Result<()> {
+pub(super) fn read_into(fd: BorrowedFd<'_>, attrs: &mut Attrs) -> Result<()> {
     let path = magic_link(fd);
     for name in names(&path)? {
         let own = name == WRITE_ID || name == LINK;
@@ -122,14 +125,14 @@ pub(super) fn read_into(fd: impl AsFd, attrs: &mut Attrs) -> Result<()> {
 }
 
 /// All attributes that programs may see.
-pub(super) fn visible(fd: impl AsFd) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub(super) fn visible(fd: BorrowedFd<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut attrs = Attrs::default();
     read_into(fd, &mut attrs)?;
     Ok(attrs.xattrs)
 }
 
 /// Sets or removes one attribute.
-pub(super) fn set(fd: impl AsFd, kind: FileKind, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+pub(super) fn set(fd: BorrowedFd<'_>, kind: FileKind, name: &[u8], value: Option<&[u8]>) -> Result<()> {
     if name.starts_with(OWN) {
         return Err(Kind::NotPermitted.into());
     }

@@ -118,23 +118,23 @@ impl Resident for DirectoryTier {
     fn set_attr(&self, key: &Key, change: &AttrChange) -> Result<()> {
         let root = self.inner.writable_root()?;
         let (fd, kind) = self.node(&root, key)?;
-        attributes::change(fd, kind, change, &self.inner.capabilities())
+        attributes::change(fd.as_fd(), kind, change, &self.inner.capabilities())
     }
 
     fn set_attr_open(&self, file: &File, change: &AttrChange) -> Result<()> {
         self.inner.writable_root()?;
-        attributes::change(file, FileKind::Regular, change, &self.inner.capabilities())
+        attributes::change(file.as_fd(), FileKind::Regular, change, &self.inner.capabilities())
     }
 
     fn set_xattr(&self, key: &Key, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         let root = self.inner.writable_root()?;
         let (fd, kind) = self.node(&root, key)?;
-        attributes::set(fd, kind, name, value)
+        attributes::set(fd.as_fd(), kind, name, value)
     }
 
     fn xattrs(&self, key: &Key) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let (fd, _) = self.node(&*self.inner.root()?, key)?;
-        attributes::visible(fd)
+        attributes::visible(fd.as_fd())
     }
 
     fn sync_directory(&self, key: &Key) -> Result<()> {

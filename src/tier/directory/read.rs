@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 const CHUNK: u64 = 1 << 20;
@@ -27,7 +28,7 @@ impl Inner {
             FileKind::Symlink => {
                 object.target = Some(rustix::fs::readlinkat(&fd, "", Vec::new())?.into_bytes())
             }
-            FileKind::Regular | FileKind::Directory => attributes::read_into(&fd, &mut object.attrs)?,
+            FileKind::Regular | FileKind::Directory => attributes::read_into(fd.as_fd(), &mut object.attrs)?,
             _ => {}
         }
         Ok(object)
@@ -49,13 +50,18 @@ impl Inner {
         }
     }
 
+    /// Opens a file to be read as an object: no directory on the way means no such key.
+    pub(super) fn open_source(&self, root: &Root, key: &Key) -> Result<File> {
+        self.open_regular(root, key, OFlags::RDONLY).map_err(|error| match error.kind() {
+            Kind::NotDirectory => Kind::NotFound.into(),
+            _ => error,
+        })
+    }
+
     /// The file at `key`, in `version`, and `range` clipped to its size.
     fn open_version(&self, key: &Key, range: &Range<u64>, version: &Version) -> Result<(File, Range<u64>)> {
         let root = self.root()?;
-        let file = self.open_regular(&root, key, OFlags::RDONLY).map_err(|error| match error.kind() {
-            Kind::NotDirectory => Kind::NotFound.into(),
-            _ => error,
-        })?;
+        let file = self.open_source(&root, key)?;
         let size = u64::try_from(expect(&file, version)?.st_size).unwrap_or(0);
         Ok((file, range.start.min(size)..range.end.min(size)))
     }

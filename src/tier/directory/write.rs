@@ -58,7 +58,7 @@ impl Draft {
         let stat = rustix::fs::fstat(&fd)?;
         let kind = FileKind::from_mode(stat.st_mode).ok_or(Kind::Corrupt)?;
         let mode = attrs.mode.or(Some(0o644));
-        attributes::apply(&fd, kind, &Attrs { mode, ..attrs.clone() }, &holds)?;
+        attributes::apply(fd.as_fd(), kind, &Attrs { mode, ..attrs.clone() }, &holds)?;
         if let Some(file) = &self.file {
             file.sync_all()?;
         }
@@ -212,7 +212,7 @@ impl Inner {
         if FileKind::from_mode(stat.st_mode) != Some(FileKind::Directory) {
             return Err(Kind::Exists.into());
         }
-        attributes::apply(&fd, FileKind::Directory, attrs, &self.capabilities())?;
+        attributes::apply(fd.as_fd(), FileKind::Directory, attrs, &self.capabilities())?;
         root.sync_upwards(key, made)?;
         Ok(object::version(&rustix::fs::fstat(&fd)?))
     }
@@ -247,7 +247,7 @@ impl Inner {
         condition: &Condition,
     ) -> Result<Version> {
         let root = self.writable_root()?;
-        let source = self.open_regular(&root, from, OFlags::RDONLY)?;
+        let source = self.open_source(&root, from)?;
         expect(&source, version)?;
         check(&root, to, condition)?;
         let mut draft = Draft::file(root)?;
@@ -262,7 +262,7 @@ impl Inner {
         let fd = root.open(key, OFlags::PATH, Mode::empty()).map_err(super::root::missing_if_no_directory)?;
         let stat = expect(&fd, version)?;
         let kind = FileKind::from_mode(stat.st_mode).ok_or(Kind::Corrupt)?;
-        attributes::apply(&fd, kind, attrs, &self.capabilities())?;
+        attributes::apply(fd.as_fd(), kind, attrs, &self.capabilities())?;
         Ok(object::version(&rustix::fs::fstat(&fd)?))
     }
 }
