@@ -4,6 +4,8 @@
 //! in its capabilities, and policy reads those, never the tier's kind. Tiers know nothing of the
 //! catalog, of rules or of FUSE.
 
+pub mod blob;
+
 use crate::error::{Kind, Result};
 use crate::types::{AttrChange, Attrs, Condition, FileKind, Key, Timestamp, Version};
 use async_trait::async_trait;
