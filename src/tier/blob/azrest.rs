@@ -13,7 +13,7 @@ mod transport;
 
 pub(super) use failure::{Failure, Outcome};
 pub(super) use list::Listing;
-pub(super) use operations::{CopySource, Write};
+pub(super) use operations::Write;
 pub(super) use properties::Properties;
 pub(super) use transport::{Transport, is_near};
 
@@ -77,11 +77,14 @@ impl<'a> Request<'a> {
     }
 
     fn header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Outcome<Self> {
-        // A value that is not plain ASCII would be a panic while signing.
         let name = HeaderName::from_bytes(name.as_ref().as_bytes())
             .map_err(|error| Failure::new(Kind::Refused, "not a metadata name").with_source(error))?;
         let value = HeaderValue::from_str(value.as_ref())
             .map_err(|error| Failure::new(Kind::Refused, format!("value of {name}")).with_source(error))?;
+        // The type takes more than signing does, which would panic.
+        if let Err(error) = value.to_str() {
+            return Err(Failure::new(Kind::Refused, format!("value of {name}")).with_source(error));
+        }
         self.headers.insert(name, value);
         Ok(self)
     }

@@ -136,7 +136,7 @@ impl Location {
         let endpoint = endpoint.trim_end_matches('/').to_owned();
         let parsed = Url::parse(&endpoint)
             .map_err(|error| invalid("AZURE_STORAGE_BLOB_ENDPOINT is no url").with_source(error))?;
-        Self::azure(&parsed, account, &endpoint, &container, url.path())
+        Self::azure(&parsed, account, &endpoint, &container, url.path().trim_start_matches('/'))
     }
 
     fn full(url: &Url) -> Result<Self> {
@@ -170,7 +170,7 @@ impl Location {
                 "the container is missing: write https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX",
             ));
         }
-        let prefix = percent_decode_str(prefix.trim_matches('/')).decode_utf8();
+        let prefix = percent_decode_str(prefix.trim_end_matches('/')).decode_utf8();
         let prefix =
             prefix.map_err(|error| invalid("the prefix is not UTF-8").with_source(error))?.into_owned();
         if !prefix.is_empty() && crate::types::Key::parse(&prefix).is_err() {

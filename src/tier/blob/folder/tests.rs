@@ -29,7 +29,7 @@ async fn bytes_of(tier: &FolderBlob, path: &str, range: Range<u64>) -> Result<Ve
 #[test]
 fn files_are_put_read_listed_and_deleted() {
     run(async {
-        let Rig { tier, .. } = rig();
+        let Rig { folder: _folder, tier } = rig();
         let (attrs, bytes) = (Attrs::default(), Bytes::from_static(b"hello"));
         let version = tier.put(&key("a/b#1"), bytes.clone(), &attrs, &Condition::Absent).await.unwrap();
         let again = tier.put(&key("a/b#1"), bytes.clone(), &attrs, &Condition::Absent).await;
@@ -109,7 +109,7 @@ fn pages_go_on_where_they_ended() {
 #[test]
 fn a_copy_is_whole_and_of_the_version() {
     run(async {
-        let Rig { tier, .. } = rig();
+        let Rig { folder: _folder, tier } = rig();
         let attrs = Attrs::default();
         let version =
             tier.put(&key("a"), Bytes::from_static(b"one"), &attrs, &Condition::Always).await.unwrap();
