@@ -4,9 +4,7 @@
 //! in its capabilities, and policy reads those, never the tier's kind. Tiers know nothing of the
 //! catalog, of rules or of FUSE.
 
-mod table;
-
-pub use table::Tiers;
+pub mod blob;
 mod directory;
 mod fault;
 mod layer;
@@ -15,6 +13,7 @@ mod memory;
 mod meter;
 mod restricted;
 mod retry;
+mod table;
 
 pub use directory::{DirectoryKind, DirectoryOptions, DirectoryTier, Mark, Writing};
 pub use fault::{Fault, FaultLayer, Faults, Gate};
@@ -24,6 +23,7 @@ pub use memory::MemoryTier;
 pub use meter::{BUCKETS, Meter, OperationCounts, TierMeter};
 pub use restricted::Restricted;
 pub use retry::{Breaker, Retry, RetryPolicy};
+pub use table::Tiers;
 
 use crate::error::{Kind, Result};
 use crate::types::{AttrChange, Attrs, Condition, FileKind, Key, Timestamp, Version};
