@@ -45,7 +45,7 @@ use std::time::Duration;
 
 pub use attributes::SetAttr;
 pub use directory::{DirectoryHandle, Listed, More};
-pub use facts::FileFacts;
+pub use facts::{Copy, CopyRole, FileFacts};
 pub use handle::FileHandle;
 pub use io::ReadAnswer;
 pub use open::{Opened, Released};

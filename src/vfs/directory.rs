@@ -3,7 +3,7 @@
 use super::handle::FileHandle;
 use super::{Caller, Entry, Vfs};
 use crate::error::Result;
-use crate::types::{Attr, FileKind, Ino};
+use crate::types::{FileKind, Ino};
 use std::time::Duration;
 
 /// Cookies of the two names every directory has; the catalog's start at 16.
@@ -149,16 +149,5 @@ impl Vfs {
 
     fn parent_of(&self, dir: Ino) -> Result<Ino> {
         Ok(self.catalog().names(dir)?.first().map_or(Ino::ROOT, |(parent, _)| *parent))
-    }
-
-    /// Attributes of an inode as the catalog has them, for tools.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn known_attr(&self, ino: Ino) -> Result<Attr> {
-        let node = self.nodes.get(ino);
-        let attr = self.attr_with(&node, self.catalog().inode(ino)?);
-        self.nodes.drop_if_unknown(&node);
-        attr
     }
 }

@@ -1,29 +1,46 @@
 //! Where a file is and why: for `user.tierfs.*`, `tierfs path` and `tierstat ls`.
 
 use super::{Caller, Vfs};
-use crate::catalog::{DirEntry, Inode, WriteState};
+use crate::catalog::{DirEntry, Inode, Replica, WriteState};
 use crate::error::{Kind, Result};
-use crate::types::{FileKind, Ino, Key};
+use crate::policy::placement::Rule;
+use crate::types::{Attr, FileKind, Ino, Key, TierId};
 
-/// One line of `tierstat ls`.
+/// Where a file is and how far its newest bytes are: a line of `tierstat ls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFacts {
     /// Path from the mount's root.
     pub path: Key,
-    /// What it is.
-    pub kind: FileKind,
-    /// Bytes.
-    pub size: u64,
-    /// Names of the tiers that have the newest bytes.
-    pub tiers: Vec<String>,
-    /// Of these, the ones that are hot copies.
-    pub hot: Vec<String>,
-    /// `clean`, `open`, `dirty`, or `pending` (only names or attributes).
-    pub state: &'static str,
+    /// Attributes, those of an open file as they are now.
+    pub attr: Attr,
+    /// Copies of the newest bytes.
+    pub copies: Vec<Copy>,
+    /// How far they are.
+    pub state: WriteState,
     /// The rule's pattern.
     pub rule: String,
     /// Name of the home tier.
     pub home: String,
+}
+
+/// A copy of the newest bytes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Name of the tier.
+    pub tier: String,
+    /// What it is there for.
+    pub role: CopyRole,
+}
+
+/// What a copy is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyRole {
+    /// The durable copy, or one that moves there.
+    Home,
+    /// The newest bytes before they are home.
+    Stage,
+    /// Clean and extra.
+    Hot,
 }
 
 impl Vfs {
@@ -52,34 +69,43 @@ impl Vfs {
 
     fn facts(&self, inode: Inode, path: Key) -> Result<FileFacts> {
         let rule = self.rule(&path);
-        let name_of =
-            |tier| self.parts.tiers.find(tier).map_or_else(String::new, |tier| tier.name().to_owned());
         let newest = self.newest(&inode)?;
-        let mut tiers: Vec<String> = newest.iter().map(|replica| name_of(replica.tier)).collect();
-        let mut hot = Vec::new();
+        let mut copies: Vec<Copy> = Vec::new();
+        for replica in &newest {
+            let role = if replica.staged { CopyRole::Stage } else { CopyRole::Home };
+            copies.push(Copy { tier: self.tier_name(replica.tier), role });
+        }
         for replica in newest.iter().filter(|replica| self.resident(replica.tier).is_none()) {
-            let identity = self.identity(replica)?;
-            for tier in &rule.hot {
-                if let Some(store) = self.parts.hots.get(tier)
-                    && self.resident(*tier).is_some_and(|resident| {
-                        store.path_key(&identity).and_then(|key| resident.stat(&key)).is_ok()
-                    })
-                {
-                    hot.push(name_of(*tier));
-                }
+            for (tier, _) in self.hot_copies(rule, replica)? {
+                copies.push(Copy { tier: self.tier_name(tier), role: CopyRole::Hot });
             }
         }
-        tiers.extend(hot.iter().cloned());
-        tiers.dedup();
-        let pattern = rule.pattern.clone();
-        let home = name_of(rule.home);
-        let state = match inode.state {
-            WriteState::Writing | WriteState::ClosedOpen => "open",
-            WriteState::Closed => "dirty",
-            WriteState::Clean => "clean",
-        };
-        let Inode { attr, .. } = inode;
-        Ok(FileFacts { path, kind: attr.kind, size: attr.size, tiers, hot, state, rule: pattern, home })
+        let (rule, home) = (rule.pattern.clone(), self.tier_name(rule.home));
+        let state = inode.state;
+        let node = self.nodes.get(inode.attr.ino);
+        let attr = self.attr_with(&node, inode)?;
+        self.nodes.drop_if_unknown(&node);
+        Ok(FileFacts { path, attr, copies, state, rule, home })
+    }
+
+    fn tier_name(&self, tier: TierId) -> String {
+        self.parts.tiers.find(tier).map_or_else(String::new, |tier| tier.name().to_owned())
+    }
+
+    /// Hot copies of what `remote` holds: tier and key of each.
+    fn hot_copies(&self, rule: &Rule, remote: &Replica) -> Result<Vec<(TierId, Key)>> {
+        let identity = self.identity(remote)?;
+        let mut copies = Vec::new();
+        for tier in &rule.hot {
+            let (Some(store), Some(resident)) = (self.parts.hots.get(tier), self.resident(*tier)) else {
+                continue;
+            };
+            let key = store.path_key(&identity)?;
+            if resident.stat(&key).is_ok() {
+                copies.push((*tier, key));
+            }
+        }
+        Ok(copies)
     }
 
     /// Facts of the entries of a directory after `cookie`, and the cookie of each.
@@ -122,14 +148,9 @@ impl Vfs {
             return Ok(joined(&self.parts.tiers.get(local.tier)?.location(), &local.key));
         }
         let path = self.some_path(ino)?;
-        for replica in &newest {
-            let identity = self.identity(replica)?;
-            for tier in &self.rule(&path).hot {
-                let Some(store) = self.parts.hots.get(tier) else { continue };
-                let key = store.path_key(&identity)?;
-                if self.resident(*tier).is_some_and(|resident| resident.stat(&key).is_ok()) {
-                    return Ok(joined(&self.parts.tiers.get(*tier)?.location(), &key));
-                }
+        for replica in newest.iter().filter(|replica| self.resident(replica.tier).is_none()) {
+            if let Some((tier, key)) = self.hot_copies(self.rule(&path), replica)?.first() {
+                return Ok(joined(&self.parts.tiers.get(*tier)?.location(), key));
             }
         }
         Err(Kind::NoAttribute.into())
@@ -144,13 +165,22 @@ impl Vfs {
             _ => {}
         }
         let facts = self.facts_of(ino)?;
+        let tiers = || facts.copies.iter().map(|copy| copy.tier.as_str());
         Ok(match fact {
-            b"tier" => Some(facts.tiers.first().cloned().unwrap_or(facts.home).into_bytes()),
-            b"state" => Some(facts.state.as_bytes().to_vec()),
+            b"tier" => Some(tiers().next().unwrap_or(&facts.home).into()),
+            b"state" => Some(word(facts.state).into()),
+            b"replicas" => Some(tiers().collect::<Vec<_>>().join(",").into_bytes()),
             b"rule" => Some(facts.rule.into_bytes()),
-            b"replicas" => Some(facts.tiers.join(",").into_bytes()),
             _ => None,
         })
+    }
+}
+
+fn word(state: WriteState) -> &'static str {
+    match state {
+        WriteState::Writing | WriteState::ClosedOpen => "writing",
+        WriteState::Closed => "dirty",
+        WriteState::Clean => "clean",
     }
 }
 
