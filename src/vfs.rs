@@ -30,9 +30,7 @@ mod xattr;
 
 use crate::catalog::{Catalog, Defaults};
 use crate::clock::Clock;
-use crate::data::hot::HotStore;
-use crate::data::reader::Streams;
-use crate::data::stage::StageStore;
+use crate::data::{HotStore, StageStore, Streams};
 use crate::error::{Kind, Result};
 use crate::policy::placement::Rules;
 use crate::tier::Tiers;

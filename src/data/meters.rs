@@ -28,6 +28,10 @@ pub struct Meters {
     pub fetched_bytes: Counter,
     /// Bytes handed to readers.
     pub read_bytes: Counter,
+    /// Opens served by a hot copy.
+    pub hot_opens: Counter,
+    /// Opens that stream from home.
+    pub home_opens: Counter,
     /// Reads answered without waiting.
     pub hits: Counter,
     /// Reads that had to wait for a tier.

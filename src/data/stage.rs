@@ -102,6 +102,18 @@ impl StageStore {
         self.suffixed(name, COPY)
     }
 
+    /// The key of stage file `name`, its directory made: for renames onto it by others.
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    pub fn prepare(&self, name: &[u8]) -> Result<Key> {
+        let key = self.key(name)?;
+        if let Some((directory, _)) = key.split() {
+            self.local.make_directory(&directory)?;
+        }
+        Ok(key)
+    }
+
     /// Makes stage file `name` and opens it for reading and writing. `mode` is 0600 as long as nobody
     /// is to read it past the mount.
     ///

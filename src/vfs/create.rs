@@ -2,6 +2,7 @@
 
 use super::open::Opened;
 use super::place::{Inherit, Owner};
+use super::stage::STAGE_MODE;
 use super::{Caller, Entry, Vfs};
 use crate::catalog::{Inode, NewBytes, NewInode, stage_name};
 use crate::error::{Error, Kind, Result};
@@ -91,7 +92,7 @@ impl Vfs {
         let inode = self.add(parent, name, FileKind::Regular, owner, 0, None, bytes)?;
         crate::failpoint::pass("dirty_row_written");
         let staged = stage_name(inode.attr.ino, inode.generation);
-        match stage.create(&staged) {
+        match stage.create(&staged, STAGE_MODE) {
             Ok(file) => {
                 self.describe(tier, &staged, &inode, path, None);
                 Ok((inode, file))

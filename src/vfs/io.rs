@@ -3,7 +3,7 @@
 use super::handle::FileHandle;
 use super::open_file::{Bytes, OpenFile, content_of};
 use super::{Caller, Vfs};
-use crate::data::reader::Reader;
+use crate::data::Reader;
 use crate::error::{Error, Kind, Result};
 use crate::types::Ino;
 use rustix::fs::{FallocateFlags, SeekFrom};

@@ -6,8 +6,7 @@ use super::open_file::{Bytes, OpenFile, OpenFileId, content_of};
 use super::write_open::{Begun, truncate_if};
 use super::{Caller, IoMode, Vfs};
 use crate::catalog::{Inode, Replica, WriteState};
-use crate::data::hot::{FillStart, Identity};
-use crate::data::reader::{Reader, Source};
+use crate::data::{FillStart, Identity, Reader, Source};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::{Promote, Rule};
 use crate::types::{FileKind, Generation, Ino, Key, TierId};
@@ -189,7 +188,7 @@ impl Vfs {
             let Some(hot) = self.parts.hots.get(tier) else { continue };
             match hot.find(&identity, size) {
                 Ok(Some(file)) => {
-                    self.parts.streams.meters().hot_hit();
+                    self.parts.streams.meters().hot_opens.add(1);
                     return Ok(Some(Bytes::Hot { file: Arc::new(file), tier: *tier }));
                 }
                 Ok(None) => {}
@@ -205,7 +204,7 @@ impl Vfs {
         Ok(Identity { location, key: replica.key.clone(), version })
     }
 
-    fn stream(&self, rule: &Rule, remote: &Replica, inode: &Inode) -> Result<Arc<Reader>> {
+    pub(super) fn stream(&self, rule: &Rule, remote: &Replica, inode: &Inode) -> Result<Arc<Reader>> {
         let identity = self.identity(remote)?;
         let fill = match rule.hot.first().and_then(|tier| self.parts.hots.get(tier)) {
             Some(hot) if rule.promote == Promote::OnRead && inode.attr.size > 0 => {
@@ -222,6 +221,7 @@ impl Vfs {
         };
         let tier = self.parts.tiers.get(remote.tier)?.clone();
         let source = Source { tier, key: identity.key, version: identity.version, size: inode.attr.size };
+        self.parts.streams.meters().home_opens.add(1);
         Ok(Reader::open(source, self.parts.streams.clone(), fill))
     }
 

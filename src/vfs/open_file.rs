@@ -1,7 +1,7 @@
 //! The bytes behind all handles of one inode: a file of this machine, or a stream from a slow tier.
 
 use crate::catalog::Content;
-use crate::data::reader::Reader;
+use crate::data::Reader;
 use crate::error::{Error, Kind, Result};
 use crate::types::{Generation, TierId, Timestamp};
 use std::fs::File;

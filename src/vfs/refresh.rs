@@ -183,6 +183,7 @@ impl Vfs {
             found,
             scope,
             defaults: self.parts.defaults,
+            markers: self.resident(place.tier).is_none(),
             holds_owner_and_mode: capabilities.is_some_and(|can| can.owner_and_mode),
         }
     }

@@ -2,10 +2,13 @@
 
 use super::Vfs;
 use crate::catalog::{Inode, Replica, WriteState};
-use crate::data::stage::{Sidecar, SidecarState, StageStore};
+use crate::data::{Sidecar, SidecarState, StageStore};
 use crate::error::{Error, Kind, Result};
 use crate::types::{Ino, Key, Seq, TierId};
 use std::sync::Arc;
+
+/// Mode of stage files: ours alone, whatever the file's own mode.
+pub(super) const STAGE_MODE: u32 = 0o600;
 
 impl Vfs {
     pub(super) fn stage(&self, tier: TierId) -> Result<&Arc<StageStore>> {
@@ -28,9 +31,9 @@ impl Vfs {
             self.parts.tiers.find(self.rule(path).home).map_or_else(String::new, |tier| tier.location());
         let sidecar = Sidecar {
             path: path.clone(),
-            ino: inode.attr.ino.0,
-            generation: inode.generation.0,
-            seq: closed.map_or(0, |seq| seq.0),
+            ino: inode.attr.ino,
+            generation: inode.generation,
+            seq: closed,
             mode: inode.attr.mode,
             uid: inode.attr.uid,
             gid: inode.attr.gid,

@@ -2,6 +2,7 @@
 
 use super::open::no_copy;
 use super::open_file::{Bytes, OpenFile, content_of};
+use super::stage::STAGE_MODE;
 use super::{Caller, Vfs};
 use crate::catalog::{Content, Inode, Replica, stage_name};
 use crate::error::{Error, Kind, Result};
@@ -169,7 +170,12 @@ impl Vfs {
         }
         let replica = self.catalog().begin_write(ino, rule.stage)?;
         crate::failpoint::pass("generation_begun");
-        let file = if empty { stage.create(&replica.name)? } else { stage.publish_copy(&replica.name)? };
+        let file = if empty {
+            stage.create(&replica.name, STAGE_MODE)?
+        } else {
+            stage.finish_copy(&replica.name)?;
+            stage.open(&replica.name, Access::ReadWrite)?
+        };
         if !truncate {
             // An unchanged file keeps its time, and a changed one can't keep it by chance.
             set_mtime(&file, inode.attr.mtime)?;
@@ -203,12 +209,8 @@ impl Vfs {
         if let Some(Bytes::Hot { file, .. }) = self.find_hot(rule, remote, size)? {
             return stage.copy_from_file(name, &file);
         }
-        let tier = self.parts.tiers.get(remote.tier)?.clone();
-        let version = self.identity(remote)?.version;
-        self.wait_for(caller, async {
-            let bytes = tier.read(&remote.key, 0..size, &version).await?;
-            stage.copy_from_stream(name, bytes, size).await
-        })
+        let reader = self.stream(rule, remote, inode)?;
+        self.wait_for(caller, stage.copy_from_reader(name, &reader))
     }
 }
 
