@@ -5,6 +5,7 @@
 
 pub mod catalog;
 pub mod clock;
+pub mod control;
 pub mod error;
 pub mod failpoint;
 pub mod policy;
