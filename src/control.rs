@@ -10,6 +10,7 @@ pub mod mounts;
 pub mod protocol;
 pub mod server;
 pub mod status;
+pub mod target;
 
 pub use daemon::{Daemon, ProgressSink};
 

@@ -4,10 +4,12 @@
 //! only module that knows every concrete type. `tests/architecture.rs` checks the directions.
 
 pub mod catalog;
+pub mod cli;
 pub mod clock;
 pub mod control;
 pub mod error;
 pub mod failpoint;
+pub mod host;
 pub mod policy;
 pub mod tier;
 pub mod types;

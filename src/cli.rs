@@ -1,0 +1,4 @@
+//! The commands.
+
+pub mod log;
+pub mod text;
