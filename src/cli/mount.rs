@@ -1,0 +1,5 @@
+//! `tierfs mount`.
+
+pub mod predecessor;
+pub mod preflight;
+pub mod ready;
