@@ -6,10 +6,12 @@
 pub mod catalog;
 pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod control;
 pub mod error;
 pub mod failpoint;
 pub mod host;
+pub mod mount;
 pub mod policy;
 pub mod tier;
 pub mod types;

@@ -1,6 +1,8 @@
-//! Exit codes.
+//! How a command ends.
 
-/// How a command ends.
+use std::process::ExitCode;
+
+/// Exit codes, the same for every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -8,10 +10,16 @@ pub enum Exit {
     Done = 0,
     /// Failed.
     Failed = 1,
-    /// Usage or config.
+    /// The command line or the config is wrong.
     Usage = 2,
-    /// Not mounted.
+    /// Nothing is mounted there.
     NotMounted = 3,
-    /// Timed out.
+    /// Timed out; what was begun goes on.
     TimedOut = 4,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
 }

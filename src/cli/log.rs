@@ -24,12 +24,24 @@ pub enum Sink {
 }
 
 /// In which form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Form {
     /// For people.
+    #[default]
     Text,
     /// A JSON object a line.
     Json,
+}
+
+impl Form {
+    /// As on the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
 }
 
 /// Starts the log of this process; `level` counts where the variable is not set.

@@ -4,24 +4,21 @@ use crate::cli::failure::Failure;
 use crate::control::PATH_XATTR;
 use crate::control::target::{Target, xattr};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Prints the native path of each of `files`, a line each.
+/// Prints the native path of `file`.
 ///
 /// # Errors
-/// [`Failure`] for the first that has none.
-pub fn run(files: &[PathBuf]) -> Result<(), Failure> {
-    for file in files {
-        let mut line = native(file)?;
-        line.push(b'\n');
-        match io::stdout().write_all(&line) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                return Err(Failure::failed(format!("standard output: {error}")));
-            }
-            _ => {}
+/// [`Failure`] if it has none.
+pub fn run(file: &Path) -> Result<(), Failure> {
+    let mut line = native(file)?;
+    line.push(b'\n');
+    match io::stdout().write_all(&line) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("standard output: {error}")))
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn native(file: &Path) -> Result<Vec<u8>, Failure> {

@@ -113,6 +113,14 @@ impl Client {
         self.call(Call::Flush { paths, timeout_ms: timeout.map(whole_ms) }, on_progress)
     }
 
+    /// What is dirty at or below `paths` (empty: everywhere), as what is left.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn pending(&mut self, paths: Vec<WirePath>) -> Result<Drained, ClientError> {
+        self.call(Call::Pending { paths }, &mut |_| {})
+    }
+
     /// Commits everything before an unmount.
     ///
     /// # Errors

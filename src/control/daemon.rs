@@ -34,6 +34,12 @@ pub trait Daemon: Send + Sync {
         progress: &ProgressSink,
     ) -> Result<Drained>;
 
+    /// What is dirty at or below `paths` (empty: everywhere), as what is left of a flush; ends no settle and no hold.
+    ///
+    /// # Errors
+    /// As [`Daemon::flush`].
+    async fn pending(&self, paths: &[Vec<u8>]) -> Result<Drained>;
+
     /// Commits everything before an unmount; the mount serves on.
     ///
     /// # Errors

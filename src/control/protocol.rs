@@ -78,6 +78,12 @@ pub enum Call {
         #[serde(default)]
         timeout_ms: Option<u64>,
     },
+    /// What is dirty at or below `paths` (empty: everywhere)? Changes nothing. Answers [`Drained`].
+    Pending {
+        /// Relative to the mount's root.
+        #[serde(default)]
+        paths: Vec<WirePath>,
+    },
     /// Commit everything before an unmount. Answers [`Drained`].
     Drain {
         /// Give up waiting after this long.
@@ -99,7 +105,8 @@ pub enum Call {
 
 impl Call {
     /// Every `call` this version knows.
-    pub const NAMES: [&str; 8] = ["hello", "status", "flush", "drain", "unmount", "ended", "path", "list"];
+    pub const NAMES: [&str; 9] =
+        ["hello", "status", "flush", "pending", "drain", "unmount", "ended", "path", "list"];
 }
 
 /// One line of an answer.

@@ -125,7 +125,7 @@ fn parse(line: &[u8]) -> Result<Request, (u64, AnswerBody)> {
 
 fn check(call: &Call) -> Result<(), &'static str> {
     let paths = match call {
-        Call::Flush { paths, .. } => paths.as_slice(),
+        Call::Flush { paths, .. } | Call::Pending { paths } => paths.as_slice(),
         Call::Path { path } | Call::List(ListQuery { path, .. }) => std::slice::from_ref(path),
         _ => &[],
     };
@@ -175,9 +175,9 @@ async fn work(daemon: &dyn Daemon, call: Call, sink: &watch::Sender<Progress>) -
         Call::Hello => value(&daemon.hello()),
         Call::Status => value(&daemon.status().await),
         Call::Flush { paths, timeout_ms } => {
-            let paths: Vec<Vec<u8>> = paths.into_iter().map(|path| path.0).collect();
-            outcome(daemon.flush(&paths, timeout_ms.map(Duration::from_millis), sink).await)
+            outcome(daemon.flush(&plain(paths), timeout_ms.map(Duration::from_millis), sink).await)
         }
+        Call::Pending { paths } => outcome(daemon.pending(&plain(paths)).await),
         Call::Drain { timeout_ms } => outcome(daemon.drain(timeout_ms.map(Duration::from_millis), sink).await),
         Call::Unmount => outcome(daemon.unmount().await),
         Call::Ended => value(&daemon.ended(sink).await),
@@ -187,6 +187,10 @@ async fn work(daemon: &dyn Daemon, call: Call, sink: &watch::Sender<Progress>) -
             outcome(daemon.list(&query).await)
         }
     }
+}
+
+fn plain(paths: Vec<WirePath>) -> Vec<Vec<u8>> {
+    paths.into_iter().map(|path| path.0).collect()
 }
 
 fn outcome<T: Serialize>(result: Result<T, Error>) -> AnswerBody {

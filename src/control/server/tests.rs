@@ -45,6 +45,10 @@ impl Daemon for Fake {
         Ok(Drained { files_done: self.steps, files_left: paths.len() as u64, ..Drained::default() })
     }
 
+    async fn pending(&self, paths: &[Vec<u8>]) -> Result<Drained> {
+        Ok(Drained { files_left: paths.len() as u64, ..Drained::default() })
+    }
+
     async fn drain(&self, deadline: Option<Duration>, _progress: &ProgressSink) -> Result<Drained> {
         assert_eq!(deadline, Some(Duration::from_millis(1500)));
         Ok(Drained::default())
@@ -121,6 +125,7 @@ fn calls_are_answered_one_after_another() {
     assert_eq!(client.hello().unwrap().pid, 42);
     assert_eq!(client.status().unwrap().pid, 42);
     assert!(client.drain(Some(Duration::from_millis(1500)), &mut |_| {}).unwrap().is_clean());
+    assert_eq!(client.pending(vec![WirePath(b"a".to_vec())]).unwrap().files_left, 1);
     assert_eq!(client.native_path(WirePath(b"a".to_vec())).unwrap().tier, "scratch");
     let query = ListQuery { path: WirePath::default(), after: None, limit: u32::MAX };
     assert_eq!(client.list(query).unwrap().next.as_deref(), Some("more"));
@@ -174,6 +179,7 @@ fn every_call_is_known_by_name() {
         Call::Hello,
         Call::Status,
         Call::Flush { paths: vec![], timeout_ms: None },
+        Call::Pending { paths: vec![] },
         Call::Drain { timeout_ms: None },
         Call::Unmount,
         Call::Ended,
