@@ -1,5 +1,6 @@
 //! What may be written on the command line. Help texts live here, behaviour does not.
 
+use super::log::Form;
 use super::options::MountOptions;
 use crate::config::{self, Example};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -53,6 +54,16 @@ pub struct MountArgs {
     /// Stay in the foreground and log to stderr
     #[arg(long, requires = "mountpoint")]
     pub foreground: bool,
+    /// Log to FILE [default: stderr in the foreground, else /var/log/tierfs/NAME.log as root and
+    /// ~/.local/state/tierfs/NAME.log as user, NAME being the config's]
+    #[arg(long, value_name = "FILE", requires = "mountpoint")]
+    pub log: Option<PathBuf>,
+    /// Form of the log; TIERFS_LOG sets what is logged (info, debug, tierfs::mover=trace, ..)
+    #[arg(long, value_name = "FORM", value_enum, default_value_t, requires = "mountpoint")]
+    pub log_format: Form,
+    /// Where the daemon tells the command that started it how its start went
+    #[arg(long, value_name = "FD", hide = true, requires = "mountpoint")]
+    pub ready_fd: Option<i32>,
 }
 
 /// What `tierfs mount` is asked for.

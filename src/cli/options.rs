@@ -7,6 +7,8 @@ pub(super) const HELP: &str = "\
 Mount options:
   allow_other              let other users in (when a user mounts, /etc/fuse.conf
                            must say user_allow_other)
+  nonempty                 mount over a directory with entries, which are hidden
+                           meanwhile
   ro, rw                   read-only, or not (default)
   uid=N, gid=N             owner of what carries none, such as other tools' blobs
                            (default: who mounts)
@@ -23,6 +25,8 @@ Mount options:
 pub struct MountOptions {
     /// Other users may enter.
     pub allow_other: bool,
+    /// The mount point may have entries; they are hidden meanwhile.
+    pub nonempty: bool,
     /// Nothing may be changed.
     pub read_only: bool,
     /// Owner of what carries none.
@@ -85,8 +89,9 @@ const IGNORED: [&str; 16] = [
 ];
 
 /// All names, for suggestions.
-const KNOWN: [&str; 19] = [
+const KNOWN: [&str; 20] = [
     "allow_other",
+    "nonempty",
     "ro",
     "rw",
     "uid",
@@ -136,6 +141,7 @@ impl MountOptions {
     fn take_flag(&mut self, name: &str) -> Result<(), String> {
         match name {
             "allow_other" => self.allow_other = true,
+            "nonempty" => self.nonempty = true,
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
             "dev" | "nodev" => self.kernel.dev = Some(name == "dev"),
@@ -147,11 +153,6 @@ impl MountOptions {
             }
             "allow_root" => return Err("is not supported; write allow_other".into()),
             "default_permissions" => return Err("is always on; remove it".into()),
-            "nonempty" => {
-                return Err(
-                    "is not supported: what is below would be hidden; mount on an empty directory".into()
-                );
-            }
             "sync" | "dirsync" => return Err("is not supported; programs that need it call fsync".into()),
             _ => return Err(unknown(name)),
         }
@@ -169,7 +170,7 @@ impl MountOptions {
                 self.passthrough = Passthrough::from_str(value, false)
                     .map_err(|_| "write passthrough=auto, passthrough=on or passthrough=off".to_owned())?;
             }
-            "allow_other" | "ro" | "rw" | "dev" | "nodev" | "suid" | "nosuid" | "exec" | "noexec"
+            "allow_other" | "nonempty" | "ro" | "rw" | "dev" | "nodev" | "suid" | "nosuid" | "exec" | "noexec"
             | "noatime" => {
                 return Err(format!("takes no value; write {name}"));
             }
@@ -215,10 +216,11 @@ mod tests {
     fn options_of_fstab_are_understood() {
         let options = MountOptions::parse(&[
             "defaults,_netdev,nofail,x-systemd.automount,comment=x,noauto",
-            "allow_other,uid=1000,gid=0,umask=027,fsname=train,passthrough=off,nodev,nosuid,noexec,noatime,exec",
+            "allow_other,nonempty,uid=1000,gid=0,umask=027,fsname=train,passthrough=off,nodev,nosuid,noexec,noatime,exec",
         ]);
         let expected = MountOptions {
             allow_other: true,
+            nonempty: true,
             read_only: false,
             uid: Some(1000),
             gid: Some(0),
@@ -241,7 +243,7 @@ mod tests {
     fn all_problems_are_told_at_once() {
         let said = MountOptions::parse(&[
             "uid=bob,umask=999,alow_other",
-            "ro=1,passthrough=yes,gid,frobnicate,nonempty,uid=4294967295",
+            "ro=1,passthrough=yes,gid,frobnicate,uid=4294967295",
         ]);
         let expected = "\
 -o uid=bob: is no number from 0 to 4294967294; `id -u NAME` prints it
@@ -251,7 +253,6 @@ mod tests {
 -o passthrough=yes: write passthrough=auto, passthrough=on or passthrough=off
 -o gid: needs a value; write gid=1000
 -o frobnicate: unknown option
--o nonempty: is not supported: what is below would be hidden; mount on an empty directory
 -o uid=4294967295: is no number from 0 to 4294967294; `id -u NAME` prints it";
         assert_eq!(said, Err(expected.to_owned()));
     }
