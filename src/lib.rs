@@ -7,6 +7,7 @@ pub mod catalog;
 pub mod clock;
 pub mod error;
 pub mod failpoint;
+pub mod mover;
 pub mod policy;
 pub mod tier;
 pub mod types;

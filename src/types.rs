@@ -72,3 +72,17 @@ pub enum Condition {
     /// This version (`If-Match`).
     Matches(Version),
 }
+
+/// Something the kernel must forget, because it changed behind its back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Invalidation {
+    /// What `name` in `parent` names.
+    Entry {
+        /// The directory.
+        parent: Ino,
+        /// The name in it.
+        name: Vec<u8>,
+    },
+    /// Attributes and pages of this inode.
+    Inode(Ino),
+}

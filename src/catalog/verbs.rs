@@ -298,6 +298,10 @@ impl Catalog {
     pub fn drop_place(&self, place: PlaceId) -> Result<()> {
         todo!()
     }
+    /// The place of copies that had to make way for another file (`.tierfs/moved`), owned by nobody.
+    pub fn moved_place(&self, tier: TierId) -> Result<Place> {
+        todo!()
+    }
     /// Home changed behind a dirty file: `ino` and its pending generation get the name `aside` in the same directory, and what home has (`found`) is imported
     /// under the old name, or the old name is gone.
     pub fn set_aside(
