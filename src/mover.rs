@@ -31,8 +31,8 @@ use crate::error::Result;
 use crate::policy::placement::Rules;
 use crate::tier::Tier;
 use crate::types::TierId;
-use std::collections::HashMap;
 use context::Context;
+use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -64,7 +64,10 @@ pub struct MoverParts {
 
 impl std::fmt::Debug for MoverParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MoverParts").field("host", &self.host).field("tiers", &self.tiers).finish_non_exhaustive()
+        f.debug_struct("MoverParts")
+            .field("host", &self.host)
+            .field("tiers", &self.tiers)
+            .finish_non_exhaustive()
     }
 }
 

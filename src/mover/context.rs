@@ -97,7 +97,8 @@ impl Context {
         match self.runtime.spawn_blocking(move || work(&context)).await {
             Ok(result) => result,
             Err(error) => {
-                Err(Error::new(Kind::Interrupted, "a blocking task of the mover ended early").with_source(error))
+                Err(Error::new(Kind::Interrupted, "a blocking task of the mover ended early")
+                    .with_source(error))
             }
         }
     }

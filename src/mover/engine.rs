@@ -144,7 +144,13 @@ impl Engine {
                     .blocking(move |context| {
                         let steps = context.catalog.steps(after, PAGE)?;
                         let full = steps.len() == PAGE;
-                        Ok((steps.iter().map(|step| jobs::brief(context, step)).collect::<Result<Vec<_>>>()?, full))
+                        Ok((
+                            steps
+                                .iter()
+                                .map(|step| jobs::brief(context, step))
+                                .collect::<Result<Vec<_>>>()?,
+                            full,
+                        ))
                     })
                     .await?;
                 after = page.last().map_or(after, |item| item.seq);
@@ -234,8 +240,11 @@ impl Engine {
     }
 
     fn publish(&self) {
-        *self.context.counters.queue.lock() =
-            QueueFacts { waiting: self.queue.len(), running: self.queue.running(), oldest: self.queue.oldest() };
+        *self.context.counters.queue.lock() = QueueFacts {
+            waiting: self.queue.len(),
+            running: self.queue.running(),
+            oldest: self.queue.oldest(),
+        };
     }
 }
 

@@ -58,7 +58,8 @@ impl MoverHandle {
             })
             .await?;
         let open = targets.open.clone();
-        let start = Progress { files_total: targets.files, bytes_total: targets.bytes, ..Progress::default() };
+        let start =
+            Progress { files_total: targets.files, bytes_total: targets.bytes, ..Progress::default() };
         progress.send_replace(start);
         let (reply, mut answer) = oneshot::channel();
         self.send(Event::Flush(FlushRequest { targets, progress: progress.clone(), reply })).await?;

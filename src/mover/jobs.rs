@@ -61,7 +61,11 @@ impl Ended {
     }
 
     /// The job's task panicked or was stopped.
-    pub(crate) fn died(context: &Context, (domain, seq): (String, Seq), error: &tokio::task::JoinError) -> Self {
+    pub(crate) fn died(
+        context: &Context,
+        (domain, seq): (String, Seq),
+        error: &tokio::task::JoinError,
+    ) -> Self {
         tracing::error!(%domain, seq = seq.0, %error, "a job of the mover died; it is tried again");
         let verdict = Verdict::Retry(later(context.clock.wall(), backoff(6, rand::random())));
         Self { domain, seq, verdict, bytes: 0, trouble: None }

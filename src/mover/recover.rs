@@ -152,7 +152,8 @@ fn staged(context: &Context, inode: &Inode) -> Result<Option<Replica>> {
 
 /// Files that an earlier daemon saw closed: taken as released once no writer lives.
 pub(crate) fn adopt_released(context: &Context) -> Result<()> {
-    let inherited: Vec<_> = context.inherited.lock().iter().map(|(ino, generation)| (*ino, *generation)).collect();
+    let inherited: Vec<_> =
+        context.inherited.lock().iter().map(|(ino, generation)| (*ino, *generation)).collect();
     for (ino, generation) in inherited {
         let inode = found(context.catalog.inode(ino))?;
         let Some(inode) = inode.filter(|inode| inode.generation == generation) else {

@@ -10,8 +10,8 @@ use crate::types::{AttrChange, Attrs, FileKind, Generation, Key, TimeChange};
 pub(crate) fn of(context: &Context, inode: &Inode, tier: &dyn Tier, write_id: &str) -> Result<Attrs> {
     let attr = &inode.attr;
     let several = attr.kind != FileKind::Directory && attr.nlink > 1;
-    let link =
-        (several && !tier.capabilities().hard_links).then(|| format!("{}-{}", context.catalog.id(), attr.ino));
+    let link = (several && !tier.capabilities().hard_links)
+        .then(|| format!("{}-{}", context.catalog.id(), attr.ino));
     Ok(Attrs {
         mode: Some(attr.mode),
         uid: Some(attr.uid),

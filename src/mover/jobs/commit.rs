@@ -81,7 +81,8 @@ async fn perform(
             let (from, inode) = (from.clone(), inode.clone());
             natively(context, target, move |context, resident, key| {
                 attrs::apply(context, &inode, resident, &from)?;
-                let mode = if condition == Condition::Absent { RenameMode::NoReplace } else { RenameMode::Replace };
+                let mode =
+                    if condition == Condition::Absent { RenameMode::NoReplace } else { RenameMode::Replace };
                 check(resident, key, &condition)?;
                 resident.rename(&from, key, mode)
             })

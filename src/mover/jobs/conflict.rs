@@ -7,7 +7,7 @@ use crate::mover::jobs::Flow;
 use crate::mover::jobs::subject::Target;
 use crate::mover::status::Counters;
 use crate::tier::{Entry, Object};
-use crate::types::{Timestamp, TierId};
+use crate::types::{TierId, Timestamp};
 use std::sync::Arc;
 
 /// Longest name of a file, in bytes.

@@ -39,7 +39,9 @@ pub(crate) async fn delete_key(context: &Arc<Context>, place: PlaceId, name: &[u
         }
         Err(error) if error.kind() == Kind::NotFound => context.catalog.deleted(place, name)?,
         // Somebody else wrote there since (or put something into the directory): it comes back.
-        Err(error) if matches!(error.kind(), Kind::Changed | Kind::NotEmpty) => come_back(context, &row).await?,
+        Err(error) if matches!(error.kind(), Kind::Changed | Kind::NotEmpty) => {
+            come_back(context, &row).await?
+        }
         Err(error) => return Err(error.into()),
     }
     Ok(())

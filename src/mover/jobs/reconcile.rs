@@ -74,7 +74,8 @@ pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, domain: &str) -> Fl
         let lock = (target.place.tier, target.key.clone());
         let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
         relocate::make_way(context, ino, &mut target, domain).await?;
-        if !target.row.as_ref().is_some_and(|row| row.ino == Some(ino) && row.generation >= newest.generation) {
+        if !target.row.as_ref().is_some_and(|row| row.ino == Some(ino) && row.generation >= newest.generation)
+        {
             relocate::transfer(context, &subject.inode, newest, &target).await?;
         }
     }
@@ -120,7 +121,9 @@ pub(crate) fn catalog_supplies(result: Flow<()>) -> Flow<()> {
 }
 
 async fn attributes(context: &Arc<Context>, subject: &Subject, target: &Target) -> Flow<()> {
-    let Some(version) = target.row.as_ref().and_then(|row| row.version.clone()) else { return Err(Halt::Again) };
+    let Some(version) = target.row.as_ref().and_then(|row| row.version.clone()) else {
+        return Err(Halt::Again);
+    };
     let inode = &subject.inode;
     match commit(context, inode, inode.generation, target, Act::Attributes(version)).await {
         // Changed behind our back: nothing of ours is lost, so their version is taken in.

@@ -121,7 +121,9 @@ impl Sealed {
         })?;
         let mut bytes = vec![0; length];
         match &self.file {
-            Some(file) => file.read_exact_at(&mut bytes, range.start).map_err(|error| cut(&self.key, error))?,
+            Some(file) => {
+                file.read_exact_at(&mut bytes, range.start).map_err(|error| cut(&self.key, error))?
+            }
             None => return Err(Kind::Unsupported.into()),
         }
         Ok(bytes.into())
@@ -150,11 +152,7 @@ pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &
     Ok(Act::Upload { upload, blocks })
 }
 
-async fn send_blocks(
-    context: &Arc<Context>,
-    sealed: &Arc<Sealed>,
-    upload: &Arc<dyn Upload>,
-) -> Result<u64> {
+async fn send_blocks(context: &Arc<Context>, sealed: &Arc<Sealed>, upload: &Arc<dyn Upload>) -> Result<u64> {
     let block = upload.block_size().max(1);
     let blocks = sealed.size.div_ceil(block);
     let mut in_flight = FuturesUnordered::new();
@@ -180,9 +178,11 @@ async fn send_block(
     index: u64,
     range: Range<u64>,
 ) -> Result<()> {
-    let _turn = context.blocks.acquire().await.map_err(|closed| {
-        Error::new(Kind::Interrupted, "uploads are stopped").with_source(closed)
-    })?;
+    let _turn = context
+        .blocks
+        .acquire()
+        .await
+        .map_err(|closed| Error::new(Kind::Interrupted, "uploads are stopped").with_source(closed))?;
     let length = range.end - range.start;
     let _memory = context.stores.reserve(length).await;
     let bytes = sealed.read(&context, range).await?;
@@ -222,7 +222,8 @@ pub(crate) async fn may_commit(
         .names(before.attr.ino)?
         .iter()
         .any(|(parent, name)| Some(*parent) == target.place.ino && *name == target.name);
-    if now.generation != before.generation || !named || native.map(|place| place.id) != Some(target.place.id) {
+    if now.generation != before.generation || !named || native.map(|place| place.id) != Some(target.place.id)
+    {
         return Err(Halt::Again);
     }
     Ok(())
