@@ -298,6 +298,10 @@ impl Catalog {
     pub fn drop_place(&self, place: PlaceId) -> Result<()> {
         todo!()
     }
+    /// Nobody owns the place any more; it goes with the last key in it.
+    pub fn give_up_place(&self, place: PlaceId) -> Result<()> {
+        todo!()
+    }
     /// The place of copies that had to make way for another file (`.tierfs/moved`), owned by nobody.
     pub fn moved_place(&self, tier: TierId) -> Result<Place> {
         todo!()

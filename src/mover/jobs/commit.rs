@@ -54,7 +54,7 @@ pub(crate) async fn commit(
     failpoint::pass("commit_begun");
     let version = match perform(context, inode, target, &act, &attrs).await {
         Ok(version) => version,
-        Err(error) => after_failure(context, inode, target, &write_id, error).await?,
+        Err(error) => after_failure(context, inode, target, &act, &write_id, error).await?,
     };
     failpoint::pass("committed_not_recorded");
     record(context, inode, generation, target, version).await?;
@@ -69,8 +69,12 @@ async fn perform(
     act: &Act,
     attrs: &Attrs,
 ) -> Result<Version> {
-    let condition = target.condition();
     let (tier, key) = (&target.tier, &target.key);
+    let condition = match act {
+        // A native directory has another version after every change in it; it is never replaced.
+        Act::Special(Special::Directory) if tier.resident().is_some() => Condition::Always,
+        _ => target.condition(),
+    };
     match act {
         Act::Put(bytes) => tier.put(key, bytes.clone(), attrs, &condition).await,
         Act::Upload { upload, blocks } => upload.commit(*blocks, attrs, &condition).await,
@@ -165,6 +169,7 @@ async fn after_failure(
     context: &Arc<Context>,
     inode: &Inode,
     target: &Target,
+    act: &Act,
     write_id: &str,
     error: Error,
 ) -> Flow<Version> {
@@ -181,8 +186,13 @@ async fn after_failure(
         Ok(object) if inode.attr.kind == FileKind::Directory && object.kind == FileKind::Directory => {
             Ok(object.version)
         }
+        // The target is as expected: then it is the source that is not.
         Ok(object) if target.condition() == Condition::Matches(object.version.clone()) => {
-            // The target is as expected: then it is the source that is not.
+            abort(context, target)?;
+            Err(Halt::Failed(error))
+        }
+        // No content of ours is at stake.
+        Ok(_) if matches!(act, Act::Attributes(_)) => {
             abort(context, target)?;
             Err(Halt::Failed(error))
         }
@@ -193,10 +203,11 @@ async fn after_failure(
         }
         Err(gone) if gone.kind() == Kind::NotFound => {
             abort(context, target)?;
-            if target.condition() == Condition::Absent {
+            if target.condition() == Condition::Absent || matches!(act, Act::Attributes(_)) {
                 return Err(Halt::Failed(error));
             }
-            conflict::look_at(context, &target.place, &target.name).await?;
+            // Somebody deleted what we were to overwrite: ours is the newest then.
+            context.catalog.deleted(target.place.id, &target.name)?;
             Err(Halt::Again)
         }
         Err(unknown) => Err(unknown.into()),

@@ -170,7 +170,8 @@ async fn settle(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<()> {
         if tier.resident().is_some() {
             context.blocking(move |_| remove_empty(resident(tier.as_ref())?.rmdir(&key))).await?;
         }
-        context.catalog.drop_place(place.id)?;
+        // Keys in it that were deleted meanwhile wait for their own steps.
+        context.catalog.give_up_place(place.id)?;
     }
     tidy::leftovers(context, dir, domain).await
 }
