@@ -4,7 +4,9 @@
 //! only module that knows every concrete type. `tests/architecture.rs` checks the directions.
 
 pub mod catalog;
+pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod error;
 pub mod failpoint;
 pub mod mover;

@@ -1,1 +1,5 @@
 //! All integration tests in one binary: one link for everything.
+
+mod contract;
+mod support;
+mod tiers;
