@@ -70,11 +70,7 @@ async fn perform(
     attrs: &Attrs,
 ) -> Result<Version> {
     let (tier, key) = (&target.tier, &target.key);
-    let condition = match act {
-        // A native directory has another version after every change in it; it is never replaced.
-        Act::Special(Special::Directory) if tier.resident().is_some() => Condition::Always,
-        _ => target.condition(),
-    };
+    let condition = target.condition();
     match act {
         Act::Put(bytes) => tier.put(key, bytes.clone(), attrs, &condition).await,
         Act::Upload { upload, blocks } => upload.commit(*blocks, attrs, &condition).await,

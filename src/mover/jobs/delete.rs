@@ -7,8 +7,7 @@ use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::jobs::{Flow, Halt, commit, conflict};
 use crate::mover::status::Counters;
-use crate::tier::Tier;
-use crate::types::{Condition, FileKind, Version};
+use crate::types::{Condition, Version};
 use std::sync::Arc;
 
 /// Does a delete step.
@@ -29,8 +28,7 @@ pub(crate) async fn delete_key(context: &Arc<Context>, place: PlaceId, name: &[u
         return Ok(());
     };
     let tier = context.tier(row.tier)?;
-    let condition = condition(tier.as_ref(), &row, version).await?;
-    let result = tier.delete(&row.key, &condition).await;
+    let result = tier.delete(&row.key, &Condition::Matches(version)).await;
     failpoint::pass("delete_sent");
     match result {
         Ok(()) => {
@@ -45,18 +43,6 @@ pub(crate) async fn delete_key(context: &Arc<Context>, place: PlaceId, name: &[u
         Err(error) => return Err(error.into()),
     }
     Ok(())
-}
-
-/// A native directory has another version after every change in it, and is only removed when empty.
-async fn condition(tier: &dyn Tier, row: &Replica, version: Version) -> Result<Condition> {
-    if tier.resident().is_none() {
-        return Ok(Condition::Matches(version));
-    }
-    match tier.head(&row.key).await {
-        Ok(object) if object.kind == FileKind::Directory => Ok(Condition::Always),
-        // The delete itself says what is wrong.
-        _ => Ok(Condition::Matches(version)),
-    }
 }
 
 /// Which version may be deleted: the one of the row, or, if a commit of ours may have come through after it, that one's.

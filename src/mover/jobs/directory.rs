@@ -11,7 +11,7 @@ use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::jobs::commit::{Act, commit, make_parents, resident};
 use crate::mover::jobs::subject::{Subject, Target};
-use crate::mover::jobs::{Flow, Halt, conflict, reconcile, relocate, tidy};
+use crate::mover::jobs::{Flow, Halt, attrs, conflict, reconcile, relocate, tidy};
 use crate::tier::{RenameMode, Special};
 use crate::types::{FileKind, Ino};
 use std::sync::Arc;
@@ -194,30 +194,34 @@ async fn settle_marker(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<(
     let mut target = name.target(context)?;
     let lock = (target.place.tier, target.key.clone());
     let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
-    relocate::make_way(context, dir, &mut target, domain).await?;
-    if !target.holds_content(&subject.inode) {
-        let act = Act::Special(Special::Directory);
-        return reconcile::catalog_supplies(
-            commit(context, &subject.inode, subject.inode.generation, &target, act).await,
-        );
+    if target.tier.resident().is_some() {
+        return make_native(context, &subject, &target).await;
     }
-    if !target.holds_attributes(&subject.inode) {
-        return attributes(context, &subject, &target).await;
+    relocate::make_way(context, dir, &mut target, domain).await?;
+    let inode = &subject.inode;
+    if !target.holds_content(inode) {
+        let act = Act::Special(Special::Directory);
+        return reconcile::catalog_supplies(commit(context, inode, inode.generation, &target, act).await);
+    }
+    if !target.holds_attributes(inode) {
+        return reconcile::attributes(context, &subject, &target).await;
     }
     Ok(())
 }
 
-async fn attributes(context: &Arc<Context>, subject: &Subject, target: &Target) -> Flow<()> {
-    // The version of a native directory changes with every name in it: only the newest can be meant.
-    let version = match (target.tier.resident(), &target.row) {
-        (None, Some(row)) => row.version.clone(),
-        _ => None,
+/// A real directory has no row but its place.
+async fn make_native(context: &Arc<Context>, subject: &Subject, target: &Target) -> Flow<()> {
+    context.catalog.ensure_place(subject.ino(), target.place.tier)?;
+    let (tier, key, inode) = (Arc::clone(&target.tier), target.key.clone(), subject.inode.clone());
+    let make = move |context: &Context| {
+        let resident = resident(tier.as_ref())?;
+        make_parents(resident, &key)?;
+        match resident.mkdir(&key, inode.attr.mode) {
+            Err(error) if error.kind() != Kind::Exists => return Err(error),
+            _ => {}
+        }
+        attrs::apply(context, &inode, resident, &key)
     };
-    let version = match version {
-        Some(version) => version,
-        None => target.tier.head(&target.key).await?.version,
-    };
-    let inode = &subject.inode;
-    let done = commit(context, inode, inode.generation, target, Act::Attributes(version)).await;
-    reconcile::catalog_supplies(done)
+    context.blocking(make).await?;
+    Ok(())
 }

@@ -120,7 +120,8 @@ pub(crate) fn catalog_supplies(result: Flow<()>) -> Flow<()> {
     }
 }
 
-async fn attributes(context: &Arc<Context>, subject: &Subject, target: &Target) -> Flow<()> {
+/// Tells the tier the newest attributes of content that is there.
+pub(crate) async fn attributes(context: &Arc<Context>, subject: &Subject, target: &Target) -> Flow<()> {
     let Some(version) = target.row.as_ref().and_then(|row| row.version.clone()) else {
         return Err(Halt::Again);
     };
