@@ -5,10 +5,22 @@
 //! catalog, of rules or of FUSE.
 
 mod directory;
+mod fault;
+mod layer;
+mod limit;
 mod memory;
+mod meter;
+mod restricted;
+mod retry;
 
 pub use directory::{DirectoryKind, DirectoryOptions, DirectoryTier, Mark, Writing};
+pub use fault::{Fault, FaultLayer, Faults, Gate};
+pub use layer::{Attempt, Call, Layer, Layered, Operation, Reopen, Repeat, Turn};
+pub use limit::{Limit, Limits};
 pub use memory::MemoryTier;
+pub use meter::{BUCKETS, Meter, OperationCounts, TierMeter};
+pub use restricted::Restricted;
+pub use retry::{Breaker, Retry, RetryPolicy};
 
 use crate::error::{Kind, Result};
 use crate::types::{AttrChange, Attrs, Condition, FileKind, Key, Timestamp, Version};

@@ -35,7 +35,7 @@ const ODD: [&str; 40] = [
     "`",
     "foo#bar.txt",
     "%41",
-    "a%2Fb",
+    "a%2fb",
     "a%25b",
     "+ +",
     "é",
@@ -56,7 +56,10 @@ async fn odd_names_come_back_as_they_were(tier: Arc<dyn Tier>) {
         tier.put(&key, name.clone().into(), &no_attrs(), &Condition::Absent).await.unwrap();
     }
     expected.sort();
-    assert_eq!(names(&*tier, "odd", b"", 1_000).await, expected);
+    let found = names(&*tier, "odd", b"", 1_000).await;
+    let shown =
+        |names: &[Vec<u8>]| names.iter().map(|name| name.escape_ascii().to_string()).collect::<Vec<_>>();
+    assert_eq!(shown(&found), shown(&expected));
     for name in &expected {
         let key = key("odd").join(name).unwrap();
         let object = tier.head(&key).await.unwrap();
