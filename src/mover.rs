@@ -23,7 +23,7 @@ pub use flush::{FlushReport, FlushScope, Progress};
 pub use handle::MoverHandle;
 pub use recover::Recovered;
 pub use status::{MoverStatus, Trouble};
-pub use stores::Stores;
+pub use stores::{HotTier, Stores};
 
 use crate::catalog::{Catalog, Defaults};
 use crate::clock::Clock;

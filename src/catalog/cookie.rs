@@ -9,9 +9,9 @@ const MASK: u64 = (1 << 62) - 1;
 
 /// FNV-1a (64 bits) of the name, spread by the finaliser of splitmix64, cut to 62 bits, plus 16.
 pub(super) fn cookie(name: &[u8]) -> i64 {
-    let fnv = name
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let fnv = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
     ((spread(fnv) & MASK) + FIRST).cast_signed()
 }
 

@@ -10,6 +10,7 @@
 //! * Files closed but not released: taken as released once the kernel says that no writer lives.
 
 use crate::catalog::{Content, Inode, NativeMove, RenamePlan, Replica, WriteState};
+use crate::data::lease;
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::flush::found;
@@ -77,7 +78,7 @@ fn local(context: &Context) -> Result<Recovered> {
 }
 
 fn remove(context: &Context, staged: &Replica) {
-    if let Err(error) = context.stores.remove_staged(context, staged) {
+    if let Err(error) = context.stores.remove_staged(staged) {
         tracing::warn!(key = %staged.key, %error, "the staged bytes of a deleted file could not be removed");
     }
 }
@@ -208,7 +209,7 @@ fn open_staged(context: &Context, inode: &Inode) -> Result<Option<File>> {
 /// that died: nobody here can have it open but through a passthrough that outlived it, which needs leases to work.
 fn has_writer(context: &Context, inode: &Inode) -> Result<bool> {
     let Some(file) = open_staged(context, inode)? else { return Ok(true) };
-    match context.stores.no_writers(&file) {
+    match lease::no_writers(&file) {
         Ok(free) => Ok(!free),
         Err(error) if error.kind() == Kind::Unsupported => Ok(false),
         Err(error) => Err(Error::context(error, "look for writers of a staged file")),

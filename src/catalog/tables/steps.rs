@@ -47,10 +47,7 @@ impl Tx<'_> {
         self.all(
             "SELECT seq, kind, ino, place, name, domain, queued_at, attempts, not_before, error, blocked
              FROM step WHERE seq > ?1 ORDER BY seq LIMIT ?2",
-            params![
-                i64::try_from(after.0).unwrap_or(i64::MAX),
-                i64::try_from(limit).unwrap_or(i64::MAX)
-            ],
+            params![i64::try_from(after.0).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX)],
             read,
         )
     }

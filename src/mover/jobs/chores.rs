@@ -18,7 +18,7 @@ pub(crate) async fn run(context: &Arc<Context>) {
         .blocking(move |context| {
             context.catalog.purge(before)?;
             recover::adopt_released(context)?;
-            context.stores.keep_below_high_water(context)
+            context.stores.keep_below_high_water()
         })
         .await;
     if let Err(error) = done {

@@ -130,16 +130,7 @@ pub(crate) fn resident(tier: &dyn Tier) -> Result<&dyn Resident> {
 
 /// Makes the directories above `key`.
 pub(crate) fn make_parents(resident: &dyn Resident, key: &Key) -> Result<()> {
-    let Some((parent, _)) = key.split() else { return Ok(()) };
-    let mut at = Key::ROOT;
-    for name in parent.components() {
-        at = at.join(name)?;
-        match resident.mkdir(&at, 0o755) {
-            Err(error) if error.kind() != Kind::Exists => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
+    key.split().map_or(Ok(()), |(parent, _)| resident.ensure_directory(&parent))
 }
 
 fn check(resident: &dyn Resident, key: &Key, condition: &Condition) -> Result<()> {

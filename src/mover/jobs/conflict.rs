@@ -31,6 +31,7 @@ pub(crate) async fn look_at(context: &Arc<Context>, place: &Place, name: &[u8]) 
         scope: Scope::Name(name),
         defaults: context.defaults,
         holds_owner_and_mode: tier.capabilities().owner_and_mode,
+        markers: tier.resident().is_none(),
     })?;
     context.announce(&observed);
     Ok(observed)

@@ -67,7 +67,8 @@ async fn page_of_children(
             tidy::leftovers(context, ino, domain).await?;
         } else {
             settle_marker(context, ino, domain).await?;
-            return Ok(Some((entry.cookie, ino)));
+            // Another name may have the same cookie: what is done already is cheap to look at again.
+            return Ok(Some((entry.cookie - 1, ino)));
         }
     }
     Ok(None)
@@ -103,6 +104,7 @@ async fn import(context: &Arc<Context>, place: &Place) -> Flow<()> {
             scope: Scope::Found,
             defaults: context.defaults,
             holds_owner_and_mode: tier.capabilities().owner_and_mode,
+            markers: tier.resident().is_none(),
         })?;
         context.announce(&observed);
         match page.next {

@@ -69,10 +69,10 @@ fn release(context: &Context, staged: &Replica, home: Option<&Replica>) -> Resul
     };
     match hot {
         Ok(true) => Ok(()),
-        Ok(false) => context.stores.remove_staged(context, staged),
+        Ok(false) => context.stores.remove_staged(staged),
         Err(error) => {
             tracing::debug!(%error, key = %staged.key, "a staged file could not become a hot copy");
-            context.stores.remove_staged(context, staged)
+            context.stores.remove_staged(staged)
         }
     }
 }

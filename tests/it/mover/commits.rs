@@ -86,7 +86,10 @@ async fn attributes_alone_are_told_without_the_bytes() {
     world.flush().await;
     let change = AttrChange { mode: Some(0o600), ..AttrChange::default() };
     world.catalog.set_attr(ino, &change, Some(&world.domain("a")), world.clock.wall()).unwrap();
-    world.catalog.set_xattr(ino, b"user.k", Some(b"v"), Some(&world.domain("a")), world.clock.wall()).unwrap();
+    world
+        .catalog
+        .set_xattr(ino, b"user.k", Some(b"v"), Some(&world.domain("a")), world.clock.wall())
+        .unwrap();
     world.flush().await;
     let object = world.blob.head(&Key::parse("a").unwrap()).await.unwrap();
     assert_eq!(object.attrs.mode, Some(0o600));
@@ -249,10 +252,8 @@ async fn names_of_one_file_are_full_blobs_with_one_mark() {
     world.catalog.link(ino, parent, &name, None, Some(&world.domain("b")), world.clock.wall()).unwrap();
     world.flush().await;
     assert_eq!(world.files().await, tree([("a", b"one"), ("b", b"one")]));
-    let mark = |key: &'static str| async {
-        world.blob.head(&Key::parse(key).unwrap()).await.unwrap().attrs.link
-    };
-    assert!(mark("a").await.is_some() && mark("a").await == mark("b").await);
+    let head = async |key: &str| world.blob.head(&Key::parse(key).unwrap()).await.unwrap().attrs.link;
+    assert!(head("a").await.is_some() && head("a").await == head("b").await);
     world.assert_clean("a");
     world.unlink("a");
     world.flush().await;
@@ -263,7 +264,8 @@ async fn names_of_one_file_are_full_blobs_with_one_mark() {
 async fn a_file_homed_on_its_stage_is_renamed_into_place() {
     let world = World::new().await;
     let ino = world.write("native/f", b"bytes");
-    let inode_number = |path: &std::path::Path| std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
+    let inode_number =
+        |path: &std::path::Path| std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
     let before = inode_number(&world.staged_path(ino));
     world.flush().await;
     let path = world.root.join("native/f");

@@ -30,8 +30,7 @@ async fn a_renamed_directory_takes_all_along_listed_or_not() {
         world.rename("old", "new", RenameMode::NoReplace);
         world.flush().await;
         assert_eq!(world.files().await, expected);
-        let markers: Vec<String> =
-            world.blobs().await.into_keys().filter(|key| key.ends_with('/')).collect();
+        let markers: Vec<String> = world.blobs().await.into_keys().filter(|key| key.ends_with('/')).collect();
         assert!(markers.iter().all(|key| key.starts_with("new/")), "{markers:?}");
         assert!(markers.contains(&"new/".into()) && markers.contains(&"new/empty/".into()), "{markers:?}");
         let dir = world.ino("new");

@@ -53,7 +53,9 @@ async fn a_rename_during_the_upload_ends_with_one_key() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unlink_during_the_upload_leaves_nothing() {
-    for (operation, lost) in [(Operation::PutBlock, false), (Operation::Commit, false), (Operation::Commit, true)] {
+    for (operation, lost) in
+        [(Operation::PutBlock, false), (Operation::Commit, false), (Operation::Commit, true)]
+    {
         let world = World::new().await;
         let gate = Gate::default();
         world.write("f", &vec![1; 5 << 20]);

@@ -13,15 +13,16 @@ use tierfs::catalog::{
     Catalog, Content, Defaults, Inode, Location, NewBytes, NewInode, RenamePlan, Replica, WriteState,
 };
 use tierfs::clock::Clock;
+use tierfs::data::{HotStore, MemoryBudget, Owner, StageStore};
 use tierfs::error::Result;
-use tierfs::mover::{FlushReport, FlushScope, Mover, MoverHandle, MoverParts, Recovered, Stores, queue::Limits};
+use tierfs::mover::{
+    FlushReport, FlushScope, HotTier, Mover, MoverHandle, MoverParts, Recovered, Stores, queue::Limits,
+};
 use tierfs::policy::placement::{Promote, Rule, Rules};
 use tierfs::tier::{
     Attempt, Call, DirectoryTier, Faults, Layer, MemoryTier, Operation, RenameMode, Special, Tier, Turn,
 };
-use tierfs::types::{
-    Attrs, Condition, FileKind, Generation, Ino, Invalidation, Key, TierId, Timestamp,
-};
+use tierfs::types::{Attrs, Condition, FileKind, Generation, Ino, Invalidation, Key, TierId, Timestamp};
 
 /// Follows tokio's (paused) time, and never stands still: two looks differ.
 #[derive(Debug)]
@@ -168,7 +169,16 @@ impl World {
     }
 
     fn stores(&self) -> Stores {
-        Stores::default()
+        let owner = Owner::this_process(self.clock.as_ref()).expect("an owner");
+        let stage =
+            StageStore::claim(Arc::clone(&self.scratch), self.catalog.id(), &owner).expect("the stage");
+        let store = HotStore::new(Arc::clone(&self.scratch), Arc::clone(&self.clock)).expect("a hot store");
+        let hot = HotTier { store: Arc::new(store), high_water: 0.99, low_water: 0.98 };
+        Stores {
+            stages: HashMap::from([(self.scratch_id, Arc::new(stage))]),
+            hot: HashMap::from([(self.scratch_id, hot)]),
+            budget: Arc::new(MemoryBudget::new(16 << 20)),
+        }
     }
 
     /// The daemon dies: what it did not write down is forgotten.

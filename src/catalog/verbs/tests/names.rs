@@ -14,7 +14,10 @@ fn a_tier_is_registered_once_and_keeps_its_mark() {
     let bed = Bed::new();
     bed.catalog.set_mark(bed.scratch, "abc", "ext4").unwrap();
     let again = bed.catalog.register_tier("scratch", "/elsewhere").unwrap();
-    assert_eq!((again.id, again.mark.as_deref(), &again.location[..]), (bed.scratch, Some("abc"), "/scratch"));
+    assert_eq!(
+        (again.id, again.mark.as_deref(), &again.location[..]),
+        (bed.scratch, Some("abc"), "/scratch")
+    );
     assert_eq!(bed.catalog.tiers().unwrap().len(), 2);
     assert_eq!(kind_of(bed.catalog.set_mark(TierId(9), "x", "y")), Kind::NotFound);
 }

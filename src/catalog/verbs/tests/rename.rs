@@ -89,10 +89,10 @@ fn a_closed_files_step_goes_to_the_end() {
     let b = bed.closed(Ino::ROOT, "b");
     rename(&bed, (Ino::ROOT, "a"), (Ino::ROOT, "c"), None);
     let steps = bed.steps();
-    assert_eq!(steps.iter().map(|step| &step.what).collect::<Vec<_>>(), [
-        &StepKind::Reconcile(b),
-        &StepKind::Reconcile(a)
-    ]);
+    assert_eq!(
+        steps.iter().map(|step| &step.what).collect::<Vec<_>>(),
+        [&StepKind::Reconcile(b), &StepKind::Reconcile(a)]
+    );
     assert_eq!(steps[1].domain, "d");
 }
 
