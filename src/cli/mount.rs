@@ -32,7 +32,8 @@ struct Order {
 /// # Errors
 /// [`Failure`].
 pub fn run(args: MountArgs) -> Result<(), Failure> {
-    let (log, form, ready_fd, raw_options) = (args.log.clone(), args.log_format, args.ready_fd, args.options.clone());
+    let (log, form, ready_fd, raw_options) =
+        (args.log.clone(), args.log_format, args.ready_fd, args.options.clone());
     let (order, ground) = match args.request().map_err(Failure::usage)? {
         MountRequest::List => return list::print(),
         MountRequest::Mount { config, mountpoint, options, ground } => {

@@ -101,7 +101,10 @@ impl Show<'_> {
         let took = started.elapsed();
         let fetched = blob_bytes(&self.status()?).saturating_sub(fetched);
         if size != dataset_size() {
-            return Err(Failure::failed(format!("the {which} epoch read {size} bytes, not {}", dataset_size())));
+            return Err(Failure::failed(format!(
+                "the {which} epoch read {size} bytes, not {}",
+                dataset_size()
+            )));
         }
         self.tell.good(&format!(
             "{which:<6} epoch  {}  {:>6}  {:>9}   {}",
@@ -127,7 +130,10 @@ impl Show<'_> {
         ));
         self.tell.command("tierfs flush train/checkpoints");
         self.tools.tierfs(&["flush", "train/checkpoints"])?;
-        self.tell.good(&format!("committed to Blob {} after the close", text::elapsed(started.elapsed() - written)));
+        self.tell.good(&format!(
+            "committed to Blob {} after the close",
+            text::elapsed(started.elapsed() - written)
+        ));
         same(&self.ground.tier("blob").join("checkpoints/run-1/step-100.pt"), CHECKPOINT, content::sum_of)?;
         self.tell.good("the blob has the same sha256, under its own name");
         Ok(())
