@@ -64,7 +64,7 @@ fn poor_object(object: Object) -> Object {
     Object {
         modified: whole_seconds(object.modified),
         attrs: Attrs { mtime, write_id, ..Attrs::default() },
-        native: object.native.map(|native| crate::tier::NativeId { nlink: 1, ..native }),
+        native: object.native.map(|native| crate::tier::NativeId { nlink: native.nlink.min(1), ..native }),
         ..object
     }
 }

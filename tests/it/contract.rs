@@ -76,6 +76,15 @@ async fn put(tier: &dyn Tier, path: &str, bytes: &str) -> Version {
     tier.put(&key(path), bytes, &no_attrs(), &Condition::Always).await.expect("put")
 }
 
+/// Many small files, a few at a time.
+async fn put_all(tier: &Arc<dyn Tier>, paths: impl IntoIterator<Item = String>) {
+    let puts = paths.into_iter().map(|path| {
+        let tier = Arc::clone(tier);
+        async move { put(&*tier, &path, &path).await }
+    });
+    futures::stream::iter(puts).buffer_unordered(32).for_each(async |_| ()).await;
+}
+
 async fn head(tier: &dyn Tier, path: &str) -> Object {
     tier.head(&key(path)).await.expect("head")
 }
