@@ -166,9 +166,11 @@ impl DirectoryTier {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(error) => {
-            Err(Error::new(Kind::Interrupted, "a call to a directory tier broke off").with_source(error))
+        // A bug of ours: the same call would end the same way.
+        Err(error) if error.is_panic() => {
+            Err(Error::new(Kind::Corrupt, "a call to a directory tier broke off").with_source(error))
         }
+        Err(error) => Err(Error::new(Kind::Interrupted, "the daemon is ending").with_source(error)),
     }
 }
 
@@ -194,7 +196,10 @@ impl Inner {
 
     fn try_out(&self, root: &Root) -> Result<()> {
         let found = match self.options.writing {
-            Writing::Allowed => probe::try_out(root, self.options.kind)?,
+            Writing::Allowed => {
+                write::tidy(root, self.presence.now());
+                probe::try_out(root, self.options.kind)?
+            }
             Writing::Never => probe::assumed(Some(root), self.options.kind),
         };
         *self.capabilities.write() = Probed::Done(found);

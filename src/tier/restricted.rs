@@ -26,8 +26,8 @@ pub struct Restricted {
 impl Restricted {
     /// Makes `inner` poor.
     #[must_use]
-    pub fn over(inner: Arc<dyn Tier>) -> Arc<dyn Tier> {
-        Arc::new(Self { inner })
+    pub fn new(inner: Arc<dyn Tier>) -> Self {
+        Self { inner }
     }
 
     fn native(&self) -> Result<&dyn Resident> {

@@ -3,7 +3,7 @@
 
 use super::root::Root;
 use super::{DirectoryKind, attributes, filesystem, write};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::tier::{Capabilities, Special};
 use crate::types::{FileKind, Key, TimeChange, Timestamp};
 use rustix::fs::{AtFlags, Mode, OFlags, XattrFlags};
@@ -43,15 +43,20 @@ pub(super) fn try_out(root: &Root, kind: DirectoryKind) -> Result<Capabilities> 
     match root.ensure_directory(&own, 0o755).and_then(|_| root.ensure_directory(&place, 0o700)) {
         Ok(_) => {}
         Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(assumed(Some(root), kind)),
-        // Full is not read-only: what is there can still be read and deleted.
-        Err(Errno::NOSPC | Errno::DQUOT) => {
-            return Ok(Capabilities { writable: true, ..assumed(Some(root), kind) });
-        }
+        Err(Errno::NOSPC | Errno::DQUOT) => return Ok(full(root, kind)),
         Err(errno) => return Err(errno.into()),
     }
     let found = attempt(root, &place);
     clean(root, &place);
-    found
+    match found {
+        Err(error) if error.kind() == Kind::NoSpace => Ok(full(root, kind)),
+        other => other,
+    }
+}
+
+/// Full is not read-only: what is there can still be read and deleted.
+fn full(root: &Root, kind: DirectoryKind) -> Capabilities {
+    Capabilities { writable: true, ..assumed(Some(root), kind) }
 }
 
 fn attempt(root: &Root, place: &Key) -> Result<Capabilities> {

@@ -82,6 +82,7 @@ impl Shared {
             return self.recognise(write_id.as_deref(), attrs);
         }
         let length = total(&state.blocks, blocks)?;
+        super::write::check(&*self.inner.writable_root()?, &self.key, condition)?;
         self.file.set_len(length)?;
         let draft = state.draft.as_mut().ok_or(Kind::Invalid)?;
         let version = draft.place(&self.inner, &self.key, attrs, condition)?;

@@ -7,13 +7,14 @@ use super::root::{PARENT_MODE, Root};
 use super::{attributes, random_name};
 use crate::error::{Error, Kind, Result};
 use crate::tier::Special;
-use crate::types::{Attrs, Condition, FileKind, Key, Version};
+use crate::types::{Attrs, Condition, FileKind, Key, Timestamp, Version};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, renameat, renameat_with};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+const ABANDONED_SECONDS: i64 = 7 * 86_400;
 const COPY_STEP: usize = 64 << 20;
 
 /// A file under a temporary name; removed when dropped before it got its own.
@@ -109,6 +110,23 @@ fn in_temporary<T>(root: &Root, make: impl Fn(&Key) -> Result<T, Errno>) -> Resu
     Ok((key, made))
 }
 
+/// Removes temporary files that a crash left behind long ago. By ctime, which no caller can set
+/// back; after as many days as Blob keeps uncommitted blocks.
+pub(super) fn tidy(root: &Root, now: Timestamp) {
+    let Ok(directory) = Key::parse(super::TEMPORARY) else { return };
+    let Ok(fd) = root.open(&directory, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) else { return };
+    let Ok(entries) = rustix::fs::Dir::read_from(&fd) else { return };
+    let oldest = now.parts().0 - ABANDONED_SECONDS;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Ok(stat) = rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        if stat.st_ctime < oldest && FileKind::from_mode(stat.st_mode) != Some(FileKind::Directory) {
+            // Another mount may have been faster.
+            let _gone = rustix::fs::unlinkat(&fd, name, AtFlags::empty());
+        }
+    }
+}
+
 /// Whether `condition` holds at `key` at this moment.
 pub(super) fn check(root: &Root, key: &Key, condition: &Condition) -> Result<()> {
     let found = match root.stat(key) {
@@ -129,14 +147,20 @@ fn rename(root: &Root, from: &Key, to: &Key) -> Result<(), Errno> {
     renameat(from_parent, from_name, to_parent, to_name)
 }
 
-/// rename(2) that never replaces. File systems without RENAME_NOREPLACE (NFS, SMB, old FUSE)
-/// answer EINVAL: there a hard link does it for files; where those are missing too, only a look before.
+/// rename(2) that never replaces.
 pub(super) fn rename_no_replace(root: &Root, from: &Key, to: &Key) -> Result<(), Errno> {
     let ((from_parent, from_name), (to_parent, to_name)) = (root.parent(from)?, root.parent(to)?);
-    match renameat_with(&from_parent, from_name, &to_parent, to_name, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
-        other => return other,
+    match renameat_with(from_parent, from_name, to_parent, to_name, RenameFlags::NOREPLACE) {
+        // What file systems without that flag say (NFS, SMB, old FUSE).
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_or_look(root, from, to),
+        other => other,
     }
+}
+
+/// The same without the flag: by a hard link for files; for directories, and where there are no
+/// links, only by a look before, which another program may outrun.
+pub(super) fn link_or_look(root: &Root, from: &Key, to: &Key) -> Result<(), Errno> {
+    let ((from_parent, from_name), (to_parent, to_name)) = (root.parent(from)?, root.parent(to)?);
     match rustix::fs::linkat(&from_parent, from_name, &to_parent, to_name, AtFlags::empty()) {
         Ok(()) => return rustix::fs::unlinkat(&from_parent, from_name, AtFlags::empty()),
         Err(Errno::EXIST) => return Err(Errno::EXIST),
