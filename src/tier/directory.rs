@@ -5,10 +5,13 @@
 //! Without a catalog survive: bytes, names and symlinks everywhere; owners, modes, ns times, hard
 //! links, fifos and `user.*` attributes where [`Capabilities`] says so, which is found by trying.
 //!
+//! `/proc` must be mounted: modes and extended attributes are reached through its magic links.
+//!
 //! A listing carries no extended attributes (they cost two calls a file): [`Tier::head`] and
 //! [`Resident::xattrs`] do. `head` alone answers `write_id`, which is kept as a `user.*` attribute.
 
 mod attributes;
+mod draft;
 mod filesystem;
 mod listing;
 mod native;
@@ -197,7 +200,7 @@ impl Inner {
     fn try_out(&self, root: &Root) -> Result<()> {
         let found = match self.options.writing {
             Writing::Allowed => {
-                write::tidy(root, self.presence.now());
+                draft::tidy(root, self.presence.now());
                 probe::try_out(root, self.options.kind)?
             }
             Writing::Never => probe::assumed(Some(root), self.options.kind),

@@ -37,7 +37,13 @@ async fn memory_keeps_the_contract() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directory_keeps_the_contract() {
-    contract::run(|| async { tiers::directory() }).await;
+    contract::run(|| async { tiers::fast_directory() }).await;
+    contract::run_resident(|| async { tiers::fast_directory() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directory_on_disk_keeps_the_contract() {
+    contract::run_small(|| async { tiers::directory() }).await;
     contract::run_resident(|| async { tiers::directory() }).await;
 }
 

@@ -8,6 +8,17 @@ use std::os::fd::AsRawFd;
 use std::path::{Component, Path};
 use std::sync::atomic::AtomicBool;
 
+fn options(path: &Path) -> DirectoryOptions {
+    DirectoryOptions {
+        name: "tried".into(),
+        kind: DirectoryKind::Local,
+        path: path.to_owned(),
+        capacity: None,
+        expected: None,
+        writing: Writing::Allowed,
+    }
+}
+
 /// A root full of traps, beside the secret they lead to: `d/d` and `d/f` are real.
 fn trapped() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
@@ -82,15 +93,7 @@ fn a_race_with_a_symlink_stays_inside() {
     std::fs::create_dir_all(root.join("d")).unwrap();
     std::fs::create_dir(&outside).unwrap();
     std::os::unix::fs::symlink(&outside, root.join("trap")).unwrap();
-    let options = DirectoryOptions {
-        name: "raced".into(),
-        kind: DirectoryKind::Local,
-        path: root.clone(),
-        capacity: None,
-        expected: None,
-        writing: Writing::Allowed,
-    };
-    let tier = DirectoryTier::open(options, Arc::new(SystemClock::default())).unwrap();
+    let tier = DirectoryTier::open(options(&root), Arc::new(SystemClock::default())).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -121,9 +124,38 @@ fn what_the_temporary_directory_can_do_is_found() {
     let found = probe::try_out(&Root::pin(place.path()).unwrap(), DirectoryKind::Local).unwrap();
     // Any file system that tests run on can do these.
     assert!(found.writable && found.symlinks && found.case_sensitive && found.mtime_grain.is_some());
-    assert_eq!(found.owner_and_mode, rustix::process::geteuid().is_root());
+    assert!(found.owner_and_mode);
     let own = place.path().join(OWN_DIRECTORY);
     assert!(std::fs::read_dir(own).unwrap().next().is_none(), "cleaned up");
+}
+
+/// A user's daemon sees and keeps modes, and may carry over what belongs to others.
+#[test]
+fn without_root_modes_are_kept_and_owners_are_left_alone() {
+    use crate::types::Attrs;
+    use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (uid, gid) = (rustix::fs::Uid::from_raw(4_321), rustix::fs::Gid::from_raw(4_321));
+    rustix::fs::chown(place.path(), Some(uid), Some(gid)).unwrap();
+    let as_user = || {
+        // Of this thread only: the system calls, unlike libc's functions, know nothing of the others.
+        set_thread_res_gid(gid, gid, gid).unwrap();
+        set_thread_res_uid(uid, uid, uid).unwrap();
+        let tier = DirectoryTier::open(options(place.path()), Arc::new(SystemClock::default())).unwrap();
+        assert!(tier.capabilities().owner_and_mode);
+        let attrs = Attrs { mode: Some(0o751), uid: Some(0), gid: Some(0), ..Attrs::default() };
+        let key = Key::parse("f").unwrap();
+        tier.inner.put(&key, b"x", &attrs, &Condition::Absent).unwrap();
+        let kept = Resident::stat(&tier, &key).unwrap().attrs;
+        assert_eq!((kept.mode, kept.uid), (Some(0o751), Some(4_321)));
+        let change = crate::types::AttrChange { uid: Some(0), ..Default::default() };
+        let refused = Resident::set_attr(&tier, &key, &change).unwrap_err();
+        assert_eq!(refused.kind(), Kind::NotPermitted);
+    };
+    std::thread::scope(|scope| scope.spawn(as_user).join().unwrap());
 }
 
 #[test]

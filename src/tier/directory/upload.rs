@@ -1,6 +1,6 @@
 //! An upload to a directory tier: blocks written at their places in a temporary file.
 
-use super::write::Draft;
+use super::draft::Draft;
 use super::{Inner, blocking};
 use crate::error::{Error, Kind, Result};
 use crate::tier::Upload;
