@@ -44,6 +44,11 @@ impl Draft {
         self.file.as_ref().ok_or_else(|| Error::from(Kind::Invalid))
     }
 
+    /// Whether it has its name, even if making that durable failed.
+    pub(super) fn is_placed(&self) -> bool {
+        self.placed
+    }
+
     /// Gives it its attributes and its name; durable afterwards. What no attribute says of the mode is 0644.
     pub(super) fn place(
         &mut self,
