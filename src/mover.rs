@@ -18,7 +18,7 @@ mod recover;
 mod status;
 mod stores;
 
-pub use context::{Invalidate, Lost};
+pub use context::{Invalidate, IsOpen, Lost};
 pub use flush::{FlushReport, FlushScope, Progress};
 pub use handle::MoverHandle;
 pub use recover::Recovered;
@@ -52,6 +52,8 @@ pub struct MoverParts {
     pub runtime: Handle,
     /// Told what the kernel must forget; must not block.
     pub invalidate: Invalidate,
+    /// Whether a program has the file open: then its staged bytes keep their place.
+    pub is_open: IsOpen,
     /// This machine, for the names of conflict copies.
     pub host: String,
     /// Owner and modes for what carries none.

@@ -3,12 +3,12 @@
 use super::MountRequest;
 use super::parts::{Assembled, StatusText};
 use super::status;
-use crate::control::daemon::{Daemon, ProgressSink};
 use crate::control::protocol::{
     Drained, Held, Hello, ListPage, ListQuery, NativePath, Phase, Progress, Role, Row, RowKind, RowState,
     WirePath,
 };
 use crate::control::status::Status;
+use crate::control::{Daemon, ProgressSink};
 use crate::error::{Error, Kind, Result};
 use crate::mover::{self, FlushReport, FlushScope};
 use crate::types::{FileKind, Ino, Key};
@@ -150,15 +150,18 @@ impl Live {
         });
         let report = self.assembled.mover.flush_watched(scope, deadline.unwrap_or(FOREVER), sender).await;
         forward.abort();
-        let report = report?;
-        let mut drained = self.drained(&report);
-        // What lies outside the scope is none of the asker's business.
-        drained.files_left = report.progress.files_total.saturating_sub(report.progress.files_done);
-        drained.bytes_left = report.progress.bytes_total.saturating_sub(report.progress.bytes_done);
-        if report.complete {
-            (drained.files_left, drained.bytes_left) = (0, 0);
+        Ok(self.drained_of(&report?))
+    }
+
+    /// How a flush ended, without what lies outside its scope.
+    fn drained_of(&self, report: &FlushReport) -> Drained {
+        let mut drained = self.drained(report);
+        if !report.complete {
+            let progress = report.progress;
+            drained.files_left = progress.files_total.saturating_sub(progress.files_done);
+            drained.bytes_left = progress.bytes_total.saturating_sub(progress.bytes_done);
         }
-        Ok(drained)
+        drained
     }
 }
 
@@ -195,6 +198,11 @@ impl Daemon for Live {
     ) -> Result<Drained> {
         let scope = self.resolve(paths).await?;
         self.flush_scope(scope, deadline, progress).await
+    }
+
+    async fn pending(&self, paths: &[Vec<u8>]) -> Result<Drained> {
+        let scope = self.resolve(paths).await?;
+        Ok(self.drained_of(&self.assembled.mover.pending(scope).await?))
     }
 
     async fn drain(&self, deadline: Option<Duration>, progress: &ProgressSink) -> Result<Drained> {

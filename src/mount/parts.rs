@@ -117,7 +117,11 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         catalog: catalog.clone(),
         tiers: tiers.iter().map(|(id, tier)| (id, tier.clone())).collect(),
         rules,
-        stores: Stores::new(stages, hots.clone(), streams.budget().clone()),
+        stores: Stores {
+            stages,
+            hot: tiers::hot_tiers(config, &built, &hots),
+            budget: Arc::new(streams.budget().clone()),
+        },
         clock: clock.clone(),
         runtime,
         invalidate,

@@ -7,13 +7,15 @@ use crate::control::protocol::WirePath;
 use crate::control::status::{
     Blocked, Dirty, IoMode, LastError, Queue, Reads, SCHEMA, Status, TierState, TierStatus,
 };
-use crate::error::Kind;
+use crate::data::HotStore;
+use crate::error::{Kind, Result};
 use crate::mover::MoverStatus;
 use crate::tier::Usage;
 use crate::types::TierId;
 use crate::vfs;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,7 +52,7 @@ impl UsageCache {
             let asked = std::thread::Builder::new().name("usage".into()).spawn(move || {
                 let found = tier.resident().map(|resident| resident.usage());
                 let began = Instant::now();
-                let walked = hot.filter(|_| walks).and_then(|hot| hot.bytes().ok());
+                let walked = hot.filter(|_| walks).and_then(|hot| bytes_of(&hot).ok());
                 let mut state = answer.lock();
                 if let Some(bytes) = walked {
                     state.hot_bytes = bytes;
@@ -77,6 +79,15 @@ impl UsageCache {
         }
         answer
     }
+}
+
+fn bytes_of(hot: &HotStore) -> Result<u64> {
+    let mut bytes = 0;
+    hot.scan(&mut |copy| {
+        bytes += copy.size;
+        ControlFlow::Continue(())
+    })?;
+    Ok(bytes)
 }
 
 fn wait_briefly(thread: &std::thread::JoinHandle<()>) {

@@ -2,9 +2,10 @@
 
 use crate::catalog::{Catalog, TierRow};
 use crate::clock::Clock;
-use crate::config::{Auth, BlobConfig, Config, DirectoryConfig, Storage, TierConfig, TierKind};
+use crate::config::{Auth, BlobConfig, Config, DirectoryConfig, Percent, Storage, TierConfig, TierKind};
 use crate::data::{HotStore, Owner, StageStore};
 use crate::error::{Error, Kind, Result};
+use crate::mover::HotTier;
 use crate::tier::blob::{self, BlobOptions};
 use crate::tier::{
     Breaker, DirectoryKind, DirectoryOptions, DirectoryTier, Layer, Limit, Limits, Meter, Retry, RetryPolicy,
@@ -191,6 +192,22 @@ pub fn hots(
         config.rules.iter().any(|rule| rule.hot.contains(&one.row.name)) && one.tier.capabilities().writable
     });
     used.map(|one| Ok((one.row.id, Arc::new(HotStore::new(one.tier.clone(), clock.clone())?)))).collect()
+}
+
+/// The hot stores with their water marks.
+pub fn hot_tiers(
+    config: &Config,
+    built: &[Built],
+    hots: &HashMap<TierId, Arc<HotStore>>,
+) -> HashMap<TierId, HotTier> {
+    let marked = built.iter().filter_map(|one| {
+        let store = hots.get(&one.row.id)?.clone();
+        let directory = config.tier(&one.row.name)?.directory()?;
+        let share = |percent: Percent| f64::from(percent.value()) / 100.0;
+        let (high_water, low_water) = (share(directory.high_water), share(directory.low_water));
+        Some((one.row.id, HotTier { store, high_water, low_water }))
+    });
+    marked.collect()
 }
 
 /// Id of the tier with this name.

@@ -19,6 +19,9 @@ use tokio::sync::Semaphore;
 /// Tells the kernel (through whoever serves the mount) what to forget; must not block.
 pub type Invalidate = Arc<dyn Fn(Invalidation) + Send + Sync>;
 
+/// Whether any handle of an inode is open.
+pub type IsOpen = Arc<dyn Fn(Ino) -> bool + Send + Sync>;
+
 /// Shared by the loop and its jobs.
 pub(crate) struct Context {
     pub(crate) catalog: Arc<Catalog>,
@@ -28,6 +31,7 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) runtime: Handle,
     pub(crate) invalidate: Invalidate,
+    pub(crate) is_open: IsOpen,
     pub(crate) host: String,
     pub(crate) defaults: Defaults,
     /// Blocks in flight, over all uploads.
@@ -65,6 +69,7 @@ impl Context {
             clock: parts.clock,
             runtime: parts.runtime,
             invalidate: parts.invalidate,
+            is_open: parts.is_open,
             host: parts.host,
             defaults: parts.defaults,
             blocks: Arc::new(Semaphore::new(parts.blocks_in_flight.max(1))),

@@ -82,6 +82,18 @@ impl MoverHandle {
         }
     }
 
+    /// What a flush of `scope` would have to wait for, without asking for it.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    pub async fn pending(&self, scope: FlushScope) -> Result<FlushReport> {
+        let targets = self.context.blocking(move |context| flush::targets(context, &scope)).await?;
+        let progress =
+            Progress { files_total: targets.files, bytes_total: targets.bytes, ..Progress::default() };
+        let complete = targets.files == 0;
+        Ok(FlushReport { progress, complete, open: targets.open, ..FlushReport::default() })
+    }
+
     /// Flushes everything; for unmount.
     ///
     /// # Errors

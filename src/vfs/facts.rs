@@ -165,14 +165,9 @@ impl Vfs {
         Err(Kind::NoAttribute.into())
     }
 
-    /// `location` of a directory tier is its root's path.
     fn on_tier(&self, tier: TierId, key: &Key) -> Result<NativePath> {
-        let mut path = self.parts.tiers.get(tier)?.location().into_bytes();
-        if !key.is_root() {
-            path.push(b'/');
-            path.extend_from_slice(key.as_bytes());
-        }
-        Ok(NativePath { tier: self.tier_name(tier), path })
+        let path = self.resident(tier).ok_or(Kind::NoAttribute)?.native_path(key);
+        Ok(NativePath { tier: self.tier_name(tier), path: path.into_os_string().into_encoded_bytes() })
     }
 
     /// Value of `user.tierfs.<fact>`.

@@ -24,10 +24,11 @@ pub(crate) async fn leftovers(context: &Arc<Context>, ino: Ino, domain: &str) ->
     Ok(())
 }
 
-/// The newest generation is at home: its staged file becomes the hot copy, or goes.
+/// The newest generation is at home: its staged file becomes the hot copy, or goes. While a program
+/// has it open it stays, because the kernel may know that very file; the last close queues this again.
 pub(crate) async fn staged(context: &Arc<Context>, ino: Ino) -> Flow<()> {
     let Some(subject) = Subject::look(context, ino)? else { return Ok(()) };
-    if subject.inode.state != WriteState::Clean {
+    if subject.inode.state != WriteState::Clean || (context.is_open)(ino) {
         return Ok(());
     }
     for replica in subject.replicas.iter().filter(|replica| replica.staged) {
