@@ -16,9 +16,9 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+pub(super) use inodes::InodeFilter;
 pub(super) use places::PlaceRow;
 pub(super) use replicas::ReplicaRow;
-pub(super) use inodes::InodeFilter;
 pub(super) use steps::{Order, Why};
 
 /// Cached places and native places; one is about 150 bytes.

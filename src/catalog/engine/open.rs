@@ -131,7 +131,10 @@ fn read_version(path: &Path, size: u64) -> Result<Option<i64>> {
         None => None,
     };
     let Some(version) = version else {
-        return Err(Error::new(Kind::Invalid, "it is an SQLite file, but not a tierfs catalog: name another one"));
+        return Err(Error::new(
+            Kind::Invalid,
+            "it is an SQLite file, but not a tierfs catalog: name another one",
+        ));
     };
     if size <= CHECKED_WHOLE {
         let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
@@ -155,7 +158,10 @@ fn damaged(path: &Path, what: &str) -> Error {
 fn migrate(connection: &Connection, path: &Path, schema: &Schema, from: i64) -> Result<()> {
     let first = usize::try_from(from - 1).unwrap_or(usize::MAX);
     let Some(steps) = schema.steps.get(first..) else {
-        return Err(Error::new(Kind::Invalid, format!("catalog {} has unknown schema {from}", path.display())));
+        return Err(Error::new(
+            Kind::Invalid,
+            format!("catalog {} has unknown schema {from}", path.display()),
+        ));
     };
     keep_copy(connection, path, from)?;
     in_transaction(connection, |connection| {

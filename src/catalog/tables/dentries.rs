@@ -34,7 +34,8 @@ impl Tx<'_> {
 
     /// What a name names, which must exist.
     pub(in crate::catalog) fn named(&self, parent: Ino, name: &[u8]) -> Result<Inode> {
-        self.find_named(parent, name)?.ok_or_else(|| Error::new(Kind::NotFound, "no such name in the directory"))
+        self.find_named(parent, name)?
+            .ok_or_else(|| Error::new(Kind::NotFound, "no such name in the directory"))
     }
 
     pub(in crate::catalog) fn find_named(&self, parent: Ino, name: &[u8]) -> Result<Option<Inode>> {

@@ -72,8 +72,9 @@ impl Tx<'_> {
 
     /// A row that must exist.
     pub(in crate::catalog) fn known_replica(&self, place: i64, name: &[u8]) -> Result<ReplicaRow> {
-        self.replica(place, name)?
-            .ok_or_else(|| Error::new(Kind::NotFound, format!("the catalog has no such key in place {place}")))
+        self.replica(place, name)?.ok_or_else(|| {
+            Error::new(Kind::NotFound, format!("the catalog has no such key in place {place}"))
+        })
     }
 
     pub(in crate::catalog) fn replicas_of(&self, ino: Ino) -> Result<Vec<ReplicaRow>> {
@@ -88,8 +89,11 @@ impl Tx<'_> {
         after: &[u8],
         limit: i64,
     ) -> Result<Vec<ReplicaRow>> {
-        let sql =
-            concat!("SELECT ", columns!(), " FROM replica WHERE place = ?1 AND name > ?2 ORDER BY name LIMIT ?3");
+        let sql = concat!(
+            "SELECT ",
+            columns!(),
+            " FROM replica WHERE place = ?1 AND name > ?2 ORDER BY name LIMIT ?3"
+        );
         self.all(sql, params![place, after, limit], read)
     }
 

@@ -11,6 +11,8 @@ use rusqlite::{Row, params};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::catalog) enum Order {
     Keep,
+    /// Kept, and a run that is under way now knows of it already or can't finish it.
+    KeepQuietly,
     /// Behind everything queued so far.
     End,
 }
@@ -47,10 +49,7 @@ impl Tx<'_> {
         self.all(
             "SELECT seq, kind, ino, place, name, domain, queued_at, attempts, not_before, error, blocked
              FROM step WHERE seq > ?1 ORDER BY seq LIMIT ?2",
-            params![
-                i64::try_from(after.0).unwrap_or(i64::MAX),
-                i64::try_from(limit).unwrap_or(i64::MAX)
-            ],
+            params![i64::try_from(after.0).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX)],
             read,
         )
     }
@@ -76,11 +75,11 @@ impl Tx<'_> {
         self.wake();
         let content = why == Why::Content;
         let had_content = match self.reconcile_step(ino)? {
-            Some((seq, had)) if order == Order::Keep => {
+            Some((seq, had)) if order != Order::End => {
                 self.execute(
-                    "UPDATE step SET again = 1, content = ?2, attempts = 0, not_before = 0, error = NULL,
+                    "UPDATE step SET again = max(again, ?3), content = ?2, attempts = 0, not_before = 0, error = NULL,
                      blocked = 0 WHERE seq = ?1",
-                    params![seq, content || had],
+                    params![seq, content || had, order == Order::Keep],
                 )?;
                 return Ok(Seq(seq.cast_unsigned()));
             }

@@ -71,7 +71,8 @@ impl Catalog {
             inode.state = WriteState::ClosedOpen;
             tx.update_inode(&inode)?;
             let closed_before = tx.reconcile_step(ino)?.is_some_and(|(_, content)| content);
-            let order = if closed_before { Order::Keep } else { Order::End };
+            // Until it is clean, no run finishes a content step.
+            let order = if closed_before { Order::KeepQuietly } else { Order::End };
             tx.queue_reconcile(ino, domain, Why::Content, order)
         })
     }

@@ -182,7 +182,11 @@ impl Tx<'_> {
     fn is_spare(&self, row: &ReplicaRow) -> Result<()> {
         let Some(inode) = self.find_inode(Ino(row.ino))? else { return Ok(()) };
         let spare = inode.attr.nlink == 0 || self.has_other_copy(&inode, row)?;
-        if spare { Ok(()) } else { Err(Error::new(Kind::Busy, "it is the only copy of the newest generation")) }
+        if spare {
+            Ok(())
+        } else {
+            Err(Error::new(Kind::Busy, "it is the only copy of the newest generation"))
+        }
     }
 
     /// Whether the key may be overwritten by another inode.

@@ -102,12 +102,14 @@ impl Tx<'_> {
         let ino = there.attr.ino;
         if new.kind == FileKind::Directory {
             let places = self.places_of(ino)?;
-            let same = |row: &crate::catalog::tables::PlaceRow| (row.parent, &row.name[..]) == (place, new.name);
+            let same =
+                |row: &crate::catalog::tables::PlaceRow| (row.parent, &row.name[..]) == (place, new.name);
             if places.len() != 1 || !places.iter().all(same) || self.has_entries(ino)? {
                 return Err(taken());
             }
         } else {
-            let row = self.replica(place, new.name)?.filter(|row| row.ino == ino.0 && row.native_ino == native.ino);
+            let row =
+                self.replica(place, new.name)?.filter(|row| row.ino == ino.0 && row.native_ino == native.ino);
             let mut row = row.ok_or_else(taken)?;
             row.version = Some(version.0.to_vec());
             self.put_replica(&row)?;

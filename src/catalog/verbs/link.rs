@@ -62,7 +62,10 @@ impl Tx<'_> {
             }
         }
         let mut row = source.ok_or_else(|| {
-            Error::new(Kind::Invalid, format!("inode {} has no file on tier {} to link", inode.attr.ino, tier.0))
+            Error::new(
+                Kind::Invalid,
+                format!("inode {} has no file on tier {} to link", inode.attr.ino, tier.0),
+            )
         })?;
         row.place = place;
         row.name = name.to_vec();

@@ -123,7 +123,7 @@ impl Merge<'_> {
                 if let Some(there) = there {
                     self.unname(tx, name, there)?;
                 }
-                        tx.import(&self.look, name, object).map(drop)
+                tx.import(&self.look, name, object).map(drop)
             }
         }
     }
@@ -182,6 +182,10 @@ impl Merge<'_> {
                 return Ok(());
             }
             self.vanish_place(tx, &child)?;
+            if tx.find_place(child.id)?.is_some() {
+                return Ok(());
+            }
+            tx.delete_replica(here.id, name)?;
         }
         match tx.replica(here.id, name)? {
             Some(row) if row.ino != 0 => self.known_file(tx, row, object, standing),
@@ -190,7 +194,13 @@ impl Merge<'_> {
         }
     }
 
-    fn known_file(&mut self, tx: &Tx<'_>, row: ReplicaRow, object: &Object, standing: Standing) -> Result<()> {
+    fn known_file(
+        &mut self,
+        tx: &Tx<'_>,
+        row: ReplicaRow,
+        object: &Object,
+        standing: Standing,
+    ) -> Result<()> {
         let same = row.version.as_deref() == Some(&object.version.0[..]);
         if same || !self.is_settled(&row) {
             return Ok(());
@@ -254,13 +264,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    fn foreign_file(
-        &mut self,
-        tx: &Tx<'_>,
-        name: &[u8],
-        object: &Object,
-        standing: Standing,
-    ) -> Result<()> {
+    fn foreign_file(&mut self, tx: &Tx<'_>, name: &[u8], object: &Object, standing: Standing) -> Result<()> {
         if standing == Standing::Foreign {
             self.observed.shadowed += 1;
             return Ok(());

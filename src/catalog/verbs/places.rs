@@ -64,7 +64,10 @@ impl Tx<'_> {
         let row = self.place_row(place)?;
         let mut above = self.place_row(parent)?;
         if above.tier != row.tier || row.parent == 0 {
-            return Err(Error::new(Kind::Invalid, "a place can't leave its tier, and a tier's root can't move"));
+            return Err(Error::new(
+                Kind::Invalid,
+                "a place can't leave its tier, and a tier's root can't move",
+            ));
         }
         crate::types::name_is_valid(name)?;
         while above.parent != 0 {

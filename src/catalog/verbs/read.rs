@@ -52,14 +52,12 @@ impl Catalog {
 
     /// Every replica this inode answers for, staged ones included.
     pub fn replicas(&self, ino: Ino) -> Result<Vec<Replica>> {
-        self.engine
-            .read(|tx| tx.replicas_of(ino)?.into_iter().map(|row| tx.to_replica(row)).collect())
+        self.engine.read(|tx| tx.replicas_of(ino)?.into_iter().map(|row| tx.to_replica(row)).collect())
     }
 
     /// The replica row of one key, if any (doomed ones too).
     pub fn replica_at(&self, place: PlaceId, name: &[u8]) -> Result<Option<Replica>> {
-        self.engine
-            .read(|tx| tx.replica(place.0, name)?.map(|row| tx.to_replica(row)).transpose())
+        self.engine.read(|tx| tx.replica(place.0, name)?.map(|row| tx.to_replica(row)).transpose())
     }
 
     /// Value of one extended attribute.

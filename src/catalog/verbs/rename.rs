@@ -77,7 +77,9 @@ impl Tx<'_> {
         match (plan.mode, &there) {
             (RenameMode::Exchange, None) => return Err(Error::new(Kind::NotFound, "nothing to swap with")),
             (RenameMode::Exchange, Some(there)) => self.is_outside(there, plan.parent)?,
-            (RenameMode::NoReplace, Some(_)) => return Err(Error::new(Kind::Exists, "the new name is taken")),
+            (RenameMode::NoReplace, Some(_)) => {
+                return Err(Error::new(Kind::Exists, "the new name is taken"));
+            }
             (RenameMode::Replace, Some(there)) if there.attr.ino != moved.attr.ino => {
                 self.is_replaceable(&moved, there)?;
             }

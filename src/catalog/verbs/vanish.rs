@@ -48,9 +48,13 @@ impl Merge<'_> {
     }
 
     fn missing_rows(&mut self, tx: &Tx<'_>, place: i64) -> Result<()> {
-        self.each_row(tx, place, |merge, row| {
-            if merge.was_found(&row.name) { Ok(()) } else { merge.vanish_row(tx, row) }
-        })
+        self.each_row(
+            tx,
+            place,
+            |merge, row| {
+                if merge.was_found(&row.name) { Ok(()) } else { merge.vanish_row(tx, row) }
+            },
+        )
     }
 
     fn each_row(

@@ -125,7 +125,9 @@ fn an_older_schema_is_migrated_after_a_copy_is_kept() {
     let new = Schema { create: "", steps: &[add_color] };
     let engine = Engine::open(&location, clock(), &new).unwrap();
     let row = engine.read(|tx| {
-        tx.first("SELECT x, color FROM thing", [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
+        tx.first("SELECT x, color FROM thing", [], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+        })
     });
     assert_eq!(row.unwrap(), Some((7, "red".to_owned())));
     drop(engine);

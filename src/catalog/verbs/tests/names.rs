@@ -14,7 +14,10 @@ fn a_tier_is_registered_once_and_keeps_its_mark() {
     let bed = Bed::new();
     bed.catalog.set_mark(bed.scratch, "abc", "ext4").unwrap();
     let again = bed.catalog.register_tier("scratch", "/elsewhere").unwrap();
-    assert_eq!((again.id, again.mark.as_deref(), &again.location[..]), (bed.scratch, Some("abc"), "/scratch"));
+    assert_eq!(
+        (again.id, again.mark.as_deref(), &again.location[..]),
+        (bed.scratch, Some("abc"), "/scratch")
+    );
     assert_eq!(bed.catalog.tiers().unwrap().len(), 2);
     assert_eq!(kind_of(bed.catalog.set_mark(TierId(9), "x", "y")), Kind::NotFound);
 }
@@ -38,7 +41,7 @@ fn create_fills_directory_and_key() {
 fn create_refuses_what_is_taken_bad_or_nowhere() {
     let bed = Bed::new();
     let ino = bed.native(Ino::ROOT, "f", 5);
-    let make = |parent, name| bed.make(parent, name, FileKind::Regular, NewBytes::CatalogOnly);
+    let make = |parent, name: &str| bed.make(parent, name, FileKind::Regular, NewBytes::CatalogOnly);
     assert_eq!(kind_of(make(Ino::ROOT, "f")), Kind::Exists);
     assert_eq!(kind_of(make(Ino::ROOT, "a/b")), Kind::Invalid);
     assert_eq!(kind_of(make(Ino::ROOT, &"x".repeat(256))), Kind::NameTooLong);
