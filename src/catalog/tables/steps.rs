@@ -64,7 +64,8 @@ impl Tx<'_> {
     }
 
     /// Queues a reconcile step for `ino`, or renews the one there is: a failed or blocked one is
-    /// tried again, and one that runs right now is run once more afterwards.
+    /// tried again, and one that runs right now is run once more afterwards. Home need not hear of
+    /// an inode without names: then nothing is queued, and the answer is 0.
     pub(in crate::catalog) fn queue_reconcile(
         &self,
         ino: Ino,
@@ -72,6 +73,9 @@ impl Tx<'_> {
         why: Why,
         order: Order,
     ) -> Result<Seq> {
+        if self.exists("SELECT 1 FROM inode WHERE ino = ?1 AND nlink = 0", [ino.0.cast_signed()])? {
+            return Ok(Seq(0));
+        }
         self.wake();
         let content = why == Why::Content;
         let had_content = match self.reconcile_step(ino)? {

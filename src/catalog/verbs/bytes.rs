@@ -63,7 +63,7 @@ impl Catalog {
     }
 
     /// The close row: state `ClosedOpen`, size and times, and a reconcile step at the end of `domain`'s order (an existing step of the inode keeps its place if
-    /// it was closed and uncommitted before).
+    /// it was closed and uncommitted before). A file without names is closed without a step: sequence 0.
     pub fn close(&self, ino: Ino, content: Content, domain: &str) -> Result<Seq> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
