@@ -20,7 +20,8 @@ fn key(path: impl AsRef<[u8]>) -> Key {
 }
 
 fn bytes(length: usize) -> Bytes {
-    (0..length).map(|at| (at % 251) as u8).collect::<Vec<_>>().into()
+    let pattern: Vec<u8> = (0..=250).collect();
+    pattern.repeat(length / pattern.len() + 1)[..length].to_vec().into()
 }
 
 fn written_by(id: &str) -> Attrs {

@@ -81,6 +81,17 @@ impl AzureBlob {
         written.map_err(|failure| self.error(failure, "write", key))
     }
 
+    /// A condition fails on what is another version and on what is gone.
+    async fn gone_or_changed(&self, blob: &str, failure: Failure) -> Failure {
+        if failure.kind != Kind::Changed {
+            return failure;
+        }
+        match self.client.head(blob).await {
+            Err(head) if head.kind == Kind::NotFound => head,
+            _ => failure,
+        }
+    }
+
     /// Some tools mark a directory by an empty blob `dir/`, which would keep it there for ever.
     async fn delete_slash_marker(&self, blob: &str) -> Outcome<()> {
         let marker = format!("{blob}/");
@@ -169,8 +180,10 @@ impl Tier for AzureBlob {
     async fn read(&self, key: &Key, range: Range<u64>, version: &Version) -> Result<ByteStream> {
         let blob = self.blob(key)?;
         let what = self.what("read", key);
-        let parts =
-            self.client.get(&blob, range, version).await.map_err(|failure| failure.into_error(&what))?;
+        let parts = match self.client.get(&blob, range, version).await {
+            Err(failure) => return Err(self.gone_or_changed(&blob, failure).await.into_error(what)),
+            Ok(parts) => parts,
+        };
         Ok(parts.map(move |part| part.map_err(|failure| failure.into_error(&what))).boxed())
     }
 
@@ -207,6 +220,7 @@ impl Tier for AzureBlob {
             Err(failure) if failure.kind == Kind::NotFound && !names_a_version => {
                 self.delete_slash_marker(&blob).await
             }
+            Err(failure) if names_a_version => Err(self.gone_or_changed(&blob, failure).await),
             answer => answer,
         };
         deleted.map_err(|failure| self.error(failure, "delete", key))

@@ -111,21 +111,21 @@ async fn copies_are_whole_and_conditional() {
     container.put("p/big%20%23", &all, &[("ftype", "REG"), ("owner", "9")]).await;
     container.put("p/none", b"", &[]).await;
     let big = tier.head(&key("big #")).await.unwrap().version;
-    let copy = |from: &'static str, version: Version, to: &'static str, condition| {
+    let copy = |id: &'static str, from: &'static str, version: Version, to: &'static str, condition| {
         let tier = &tier;
-        async move { tier.copy(&key(from), &version, &key(to), &written_by("c"), &condition).await }
+        async move { tier.copy(&key(from), &version, &key(to), &written_by(id), &condition).await }
     };
     let stale = Version::new("0x8D000000000000");
-    assert_eq!(kind(copy("big #", stale.clone(), "to", Condition::Absent).await), Kind::Changed);
-    let made = copy("big #", big.clone(), "to é", Condition::Absent).await.unwrap();
+    assert_eq!(kind(copy("0", "big #", stale.clone(), "to", Condition::Absent).await), Kind::Changed);
+    let made = copy("1", "big #", big.clone(), "to é", Condition::Absent).await.unwrap();
     let object = tier.head(&key("to é")).await.unwrap();
-    assert_eq!((object.version, object.attrs), (made.clone(), written_by("c")));
+    assert_eq!((object.version, object.attrs), (made.clone(), written_by("1")));
     let seen = container.get("p/to%20%C3%A9").await.unwrap();
     assert!(seen.body == all);
     assert_eq!(seen.headers["x-ms-meta-ftype"], "REG");
     let none = tier.head(&key("none")).await.unwrap().version;
-    assert_eq!(kind(copy("none", none.clone(), "to é", Condition::Matches(stale)).await), Kind::Changed);
-    copy("none", none, "to é", Condition::Matches(made)).await.unwrap();
+    assert_eq!(kind(copy("2", "none", none.clone(), "to é", Condition::Matches(stale)).await), Kind::Changed);
+    copy("3", "none", none, "to é", Condition::Matches(made)).await.unwrap();
     assert_eq!(tier.head(&key("to é")).await.unwrap().size, 0);
-    assert_eq!(kind(copy("gone", big, "x", Condition::Absent).await), Kind::NotFound);
+    assert_eq!(kind(copy("4", "gone", big, "x", Condition::Absent).await), Kind::NotFound);
 }

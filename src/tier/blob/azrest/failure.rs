@@ -43,7 +43,7 @@ impl Failure {
         let kind = classify(status.as_u16(), &code);
         let shown = if code.is_empty() { "no error code" } else { &code };
         let mut text = format!("{} {shown}", status.as_u16());
-        if let Some(advice) = advice(kind, &code) {
+        if let Some(advice) = advice(status.as_u16(), &code) {
             text = format!("{text}: {advice}");
         } else if !message.is_empty() {
             text = format!("{text}: {message}");
@@ -128,7 +128,7 @@ fn classify(status: u16, code: &str) -> Kind {
 }
 
 /// What to do, where the server's own words don't say it.
-fn advice(kind: Kind, code: &str) -> Option<&'static str> {
+fn advice(status: u16, code: &str) -> Option<&'static str> {
     Some(match code {
         "ContainerNotFound" => "the container does not exist; create it or correct the tier's url",
         "ContainerBeingDeleted" => "the container is being deleted",
@@ -136,10 +136,13 @@ fn advice(kind: Kind, code: &str) -> Option<&'static str> {
         "BlobBeingRehydrated" => "the blob is being rehydrated; this takes up to 15 hours",
         "SnapshotsPresent" => "the blob has snapshots; delete those first",
         "AuthenticationFailed" => "the credentials are wrong or expired, or the clock is off",
-        "AuthorizationPermissionMismatch" | "AuthorizationFailure" => {
-            "the identity lacks permission: it needs the role Storage Blob Data Contributor, or the network rules refuse it"
+        "AuthorizationFailure" => {
+            "the credentials are wrong or lack permission, or the account's network rules refuse us"
         }
-        "" if kind == Kind::Unavailable => "not an answer of Azure Blob Storage; is the tier's url right?",
+        "AuthorizationPermissionMismatch" => {
+            "the credentials lack permission: an identity needs the role Storage Blob Data Contributor"
+        }
+        "" if status == 404 => "not an answer of Azure Blob Storage; is the tier's url right?",
         _ => return None,
     })
 }
