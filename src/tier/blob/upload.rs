@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const MIB: u64 = 1024 * 1024;
@@ -109,6 +110,8 @@ pub(super) struct AzureUpload {
     block_size: u64,
     one_block: bool,
     kept: Mutex<Option<Bytes>>,
+    /// Which blocks are there to be named.
+    sent: Mutex<BTreeSet<u64>>,
     access_tier: Option<String>,
 }
 
@@ -123,8 +126,8 @@ impl AzureUpload {
     ) -> Self {
         let block_size = block_size(size);
         let one_block = size <= block_size;
-        let kept = Mutex::new(None);
-        Self { client, what, blob, ids: BlockIds::new(), block_size, one_block, kept, access_tier }
+        let (kept, sent) = (Mutex::new(None), Mutex::default());
+        Self { client, what, blob, ids: BlockIds::new(), block_size, one_block, kept, sent, access_tier }
     }
 
     fn id(&self, index: u64) -> Result<String> {
@@ -137,7 +140,18 @@ impl AzureUpload {
     async fn send(&self, index: u64, bytes: Bytes) -> Result<()> {
         let id = self.id(index)?;
         let sent = self.client.put_block(&self.blob, &id, bytes).await;
-        sent.map_err(|failure| failure.into_error(&self.what))
+        sent.map_err(|failure| failure.into_error(&self.what))?;
+        self.sent.lock().insert(index);
+        Ok(())
+    }
+
+    /// A list that names what was never sent would look like blocks that others dropped.
+    fn check(&self, blocks: u64) -> Result<()> {
+        let (sent, has_first) = (self.sent.lock(), self.kept.lock().is_some());
+        let missing = (0..blocks).find(|index| !sent.contains(index) && !(*index == 0 && has_first));
+        missing.map_or(Ok(()), |index| {
+            Err(Error::new(Kind::Invalid, format!("{}: block {index} was not sent", self.what)))
+        })
     }
 
     /// Commits with the given content type.
@@ -148,6 +162,7 @@ impl AzureUpload {
         condition: &Condition,
         content_type: Option<&str>,
     ) -> Result<Version> {
+        self.check(blocks)?;
         let kept = self.kept.lock().clone();
         let write = Write { metadata, condition, content_type, access_tier: self.access_tier.as_deref() };
         let whole = match (blocks, &kept) {
