@@ -68,7 +68,7 @@ fn container(
     let credentials = Credentials::resolve(options, &account, emulator, env, &transport)
         .map_err(|error| of_tier(error, options))?;
     let location = format!("{container_url}/{prefix}");
-    let client = Client::new(&transport, container_url, account, credentials);
+    let client = Client::new(transport.client(), container_url, account, credentials);
     Ok(AzureBlob {
         name: options.name.clone(),
         location: location.trim_end_matches('/').to_owned(),

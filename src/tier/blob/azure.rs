@@ -254,3 +254,6 @@ impl Tier for AzureBlob {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;
