@@ -76,8 +76,9 @@ impl AzureBlob {
         let blob = self.blob(key)?;
         let write =
             Write { metadata, condition, content_type: None, access_tier: self.access_tier.as_deref() };
+        let size = bytes.len() as u64;
         let sent = self.client.put_blob(&blob, bytes, write);
-        let written = recognised(&self.client, &blob, metadata, condition, sent).await;
+        let written = recognised(&self.client, &blob, write, size, sent).await;
         written.map_err(|failure| self.error(failure, "write", key))
     }
 

@@ -11,7 +11,9 @@ use tierfs::tier::Tier;
 use tierfs::tier::blob::{BlobOptions, connect};
 
 const ACCOUNT: &str = "devstoreaccount1";
-const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+/// The emulator's well-known key.
+pub const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// The account's url: of the emulator that `TIERFS_AZURITE_URL` names, or of one started for this process.
 pub fn service() -> &'static str {

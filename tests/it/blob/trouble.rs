@@ -1,6 +1,9 @@
 //! A wrong tier says what is wrong, and never that a file is not there.
 
 use super::*;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::sync::Arc;
 use tierfs::tier::blob::{Auth, BlobOptions, connect, connect_with};
 
@@ -65,27 +68,55 @@ async fn nobody_at_the_address_is_unavailable() {
     assert_eq!(kind(tier.head(&key("f")).await), Kind::Unavailable);
 }
 
-#[tokio::test]
-async fn a_sas_works_and_copies_with_it() {
-    let container = Container::create().await;
-    let start = container.tier("");
-    put(&*start, "f", "text").await;
-    // No permission to read on our behalf, so the bytes pass through the client.
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("key");
-    std::fs::write(
-        &path,
-        "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==\n",
-    )
-    .unwrap();
+/// A SAS of the emulator's account, with these permissions.
+fn account_sas(permissions: &str) -> String {
+    let expiry = "2099-01-01T00:00:00Z";
+    let to_sign = format!("devstoreaccount1\n{permissions}\nb\nco\n\n{expiry}\n\n\n2021-08-06\n\n");
+    let key =
+        ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &BASE64_STANDARD.decode(emulator::KEY).expect("a key"));
+    let signature = BASE64_STANDARD.encode(ring::hmac::sign(&key, to_sign.as_bytes()));
+    let signature = utf8_percent_encode(&signature, NON_ALPHANUMERIC);
+    format!("?sv=2021-08-06&ss=b&srt=co&sp={permissions}&se={expiry}&sig={signature}")
+}
+
+fn tier_with_file(container: &Container, auth: Auth, secret: &str) -> (Arc<dyn Tier>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("secret");
+    std::fs::write(&path, format!("{secret}\n")).expect("a file");
+    let (sas_file, key_file) = if auth == Auth::Sas { (Some(path), None) } else { (None, Some(path)) };
     let options = BlobOptions {
         name: "b".into(),
         url: container.url.clone(),
-        key_file: Some(path),
+        sas_file,
+        key_file,
         ..BlobOptions::default()
     };
-    let tier = connect(&options).unwrap();
-    let version = tier.head(&key("f")).await.unwrap().version;
-    tier.copy(&key("f"), &version, &key("g"), &Attrs::default(), &Condition::Absent).await.unwrap();
-    assert_eq!(content(&*tier, "g").await, b"text");
+    (connect(&options).expect("a tier"), folder)
+}
+
+#[tokio::test]
+async fn secrets_in_files_do_all_that_is_needed() {
+    let container = Container::create().await;
+    for (auth, secret) in [(Auth::Sas, account_sas("rwdlac")), (Auth::Key, emulator::KEY.to_owned())] {
+        let (tier, _folder) = tier_with_file(&container, auth, &secret);
+        tier.probe().await.unwrap();
+        let version = put(&*tier, "f #", "text").await;
+        tier.copy(&key("f #"), &version, &key("g"), &Attrs::default(), &Condition::Absent).await.unwrap();
+        assert_eq!(content(&*tier, "g").await, b"text");
+        assert_eq!(names(&list(&*tier, "", 10).await.0), ["f #", "g"]);
+        for path in ["f #", "g"] {
+            tier.delete(&key(path), &Condition::Always).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sas_that_may_only_read_is_denied_writes() {
+    let container = Container::create().await;
+    container.put("f", b"x", &[]).await;
+    let (tier, _folder) = tier_with_file(&container, Auth::Sas, &account_sas("rl"));
+    assert_eq!(content(&*tier, "f").await, b"x");
+    let refused = tier.put(&key("g"), bytes(1), &Attrs::default(), &Condition::Always).await;
+    assert_eq!(kind(refused), Kind::Denied);
+    assert_eq!(kind(tier.delete(&key("f"), &Condition::Always).await), Kind::Denied);
 }

@@ -18,6 +18,8 @@ pub(in super::super) struct Failure {
     pub(in super::super) kind: Kind,
     /// `x-ms-error-code`, or empty.
     pub(in super::super) code: String,
+    /// The status of the answer; 0 if there was none.
+    pub(super) status: u16,
     text: String,
     retry_after: Option<Duration>,
     /// The server may have done what was asked: the request left, and no answer came.
@@ -31,7 +33,15 @@ impl Failure {
     /// A failure that no answer of the server describes.
     pub(in super::super) fn new(kind: Kind, text: impl Into<String>) -> Self {
         let text = text.into();
-        Self { kind, code: String::new(), text, retry_after: None, outcome_unknown: false, source: None }
+        Self {
+            kind,
+            code: String::new(),
+            status: 0,
+            text,
+            retry_after: None,
+            outcome_unknown: false,
+            source: None,
+        }
     }
 
     /// From the server's answer: status, headers and body.
@@ -50,7 +60,8 @@ impl Failure {
         }
         // A gateway's 5xx says nothing of what the service behind it did.
         let outcome_unknown = status.is_server_error() && code != "ServerBusy";
-        Self { code, retry_after: retry_after(headers), outcome_unknown, ..Self::new(kind, text) }
+        let (status, retry_after) = (status.as_u16(), retry_after(headers));
+        Self { code, status, retry_after, outcome_unknown, ..Self::new(kind, text) }
     }
 
     /// From a request that got no answer, or lost it half-way.

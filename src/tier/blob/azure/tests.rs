@@ -86,7 +86,11 @@ fn ours() -> Attrs {
 }
 
 fn found(write_id: &str) -> Answer {
-    answer(200, &[("etag", "\"e1\""), ("content-length", "1"), ("x-ms-meta-tierfs_write_id", write_id)], "")
+    found_of("1", write_id)
+}
+
+fn found_of(size: &str, write_id: &str) -> Answer {
+    answer(200, &[("etag", "\"e1\""), ("content-length", size), ("x-ms-meta-tierfs_write_id", write_id)], "")
 }
 
 fn put(answers: Vec<(&'static str, Answer)>, condition: Condition) -> Result<Version> {
@@ -106,6 +110,9 @@ fn a_write_whose_reply_was_lost_knows_itself() {
     let theirs =
         put(vec![("PUT", refused(409, "BlobAlreadyExists")), ("HEAD", found("w2"))], Condition::Absent);
     assert_eq!(theirs.unwrap_err().kind(), Kind::Exists);
+    let kept =
+        put(vec![("PUT", refused(412, "ConditionNotMet")), ("HEAD", found_of("7", "w1"))], Condition::Absent);
+    assert_eq!(kept.unwrap_err().kind(), Kind::Exists);
     // Nothing is known: the caller must ask again.
     for head in [refused(404, "BlobNotFound"), None, refused(503, "ServerBusy")] {
         let unknown = put(vec![("PUT", None), ("HEAD", head)], Condition::Absent);
@@ -124,7 +131,7 @@ fn a_commit_sent_again_after_success_is_one() {
         ("PUT", answer(201, &[], "")),
         ("PUT", answer(201, &[], "")),
         ("PUT", refused(400, "InvalidBlockList")),
-        ("HEAD", found("w1")),
+        ("HEAD", found_of("2", "w1")),
     ]);
     run(async {
         let upload = tier.upload(&key("f"), 9 << 20).await.unwrap();
