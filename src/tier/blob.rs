@@ -63,12 +63,13 @@ fn container(
     let Location::Azure { account, container_url, prefix, emulator } = location else {
         return Err(Error::new(Kind::Invalid, "not a container"));
     };
+    check_access_tier(options.access_tier.as_deref()).map_err(|error| of_tier(error, options))?;
     let transport = Transport::new()
         .map_err(|error| of_tier(Error::new(Kind::Unavailable, "HTTP client").with_source(error), options))?;
     let credentials = Credentials::resolve(options, &account, emulator, env, &transport)
         .map_err(|error| of_tier(error, options))?;
     let location = format!("{container_url}/{prefix}");
-    let client = Client::new(&transport, container_url, account, credentials);
+    let client = Client::new(transport.client(), container_url, account, credentials);
     Ok(AzureBlob {
         name: options.name.clone(),
         location: location.trim_end_matches('/').to_owned(),
@@ -77,6 +78,16 @@ fn container(
         access_tier: options.access_tier.clone(),
         capacity: options.capacity.unwrap_or(CAPACITY),
     })
+}
+
+/// Archived blobs can't be read back for hours, so nothing is written so.
+fn check_access_tier(access_tier: Option<&str>) -> Result<()> {
+    match access_tier {
+        None | Some("Hot" | "Cool" | "Cold") => Ok(()),
+        Some(other) => {
+            Err(Error::new(Kind::Invalid, format!("access_tier can't be {other:?}; use Hot, Cool or Cold")))
+        }
+    }
 }
 
 fn of_tier(error: Error, options: &BlobOptions) -> Error {

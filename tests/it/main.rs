@@ -4,3 +4,4 @@ mod contract;
 mod mover;
 mod support;
 mod tiers;
+mod blob;

@@ -113,12 +113,12 @@ impl<'a> Request<'a> {
 impl Client {
     /// A client of the container at `container_url` (without a slash at its end).
     pub(super) fn new(
-        transport: &Transport,
+        http: HttpClient,
         container_url: String,
         account: String,
         credentials: Credentials,
     ) -> Self {
-        Self { http: transport.client(), container_url, account, credentials }
+        Self { http, container_url, account, credentials }
     }
 
     /// Sends `request`; a denied one again if the credentials turn out to have been renewed.

@@ -76,9 +76,21 @@ impl AzureBlob {
         let blob = self.blob(key)?;
         let write =
             Write { metadata, condition, content_type: None, access_tier: self.access_tier.as_deref() };
+        let size = bytes.len() as u64;
         let sent = self.client.put_blob(&blob, bytes, write);
-        let written = recognised(&self.client, &blob, metadata, condition, sent).await;
+        let written = recognised(&self.client, &blob, write, size, sent).await;
         written.map_err(|failure| self.error(failure, "write", key))
+    }
+
+    /// A condition fails on what is another version and on what is gone.
+    async fn gone_or_changed(&self, blob: &str, failure: Failure) -> Failure {
+        if failure.kind != Kind::Changed {
+            return failure;
+        }
+        match self.client.head(blob).await {
+            Err(head) if head.kind == Kind::NotFound => head,
+            _ => failure,
+        }
     }
 
     /// Some tools mark a directory by an empty blob `dir/`, which would keep it there for ever.
@@ -169,8 +181,10 @@ impl Tier for AzureBlob {
     async fn read(&self, key: &Key, range: Range<u64>, version: &Version) -> Result<ByteStream> {
         let blob = self.blob(key)?;
         let what = self.what("read", key);
-        let parts =
-            self.client.get(&blob, range, version).await.map_err(|failure| failure.into_error(&what))?;
+        let parts = match self.client.get(&blob, range, version).await {
+            Err(failure) => return Err(self.gone_or_changed(&blob, failure).await.into_error(what)),
+            Ok(parts) => parts,
+        };
         Ok(parts.map(move |part| part.map_err(|failure| failure.into_error(&what))).boxed())
     }
 
@@ -207,6 +221,7 @@ impl Tier for AzureBlob {
             Err(failure) if failure.kind == Kind::NotFound && !names_a_version => {
                 self.delete_slash_marker(&blob).await
             }
+            Err(failure) if names_a_version => Err(self.gone_or_changed(&blob, failure).await),
             answer => answer,
         };
         deleted.map_err(|failure| self.error(failure, "delete", key))
@@ -240,3 +255,6 @@ impl Tier for AzureBlob {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

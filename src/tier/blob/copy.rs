@@ -68,7 +68,7 @@ impl AzureBlob {
         };
         if found.size == 0 {
             let sent = self.client.put_blob(target, Bytes::new(), write);
-            return recognised(&self.client, target, metadata, condition, sent).await;
+            return recognised(&self.client, target, write, found.size, sent).await;
         }
         let from = self.client.copy_source(source).await?;
         let (ids, chunk) = (BlockIds::new(), CHUNK.max(block_size(found.size)));
@@ -84,7 +84,7 @@ impl AzureBlob {
         futures::stream::iter(jobs).buffer_unordered(PARALLEL).try_collect::<()>().await?;
         let names: Vec<_> = (0..blocks).map(|index| ids.id(index)).collect();
         let sent = self.client.put_block_list(target, &names, write);
-        recognised(&self.client, target, metadata, condition, sent).await
+        recognised(&self.client, target, write, found.size, sent).await
     }
 
     async fn copy_through(

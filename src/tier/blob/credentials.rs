@@ -20,6 +20,8 @@ use std::time::{Duration, SystemTime};
 /// How long a token may take.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
 
+const NO_TOKEN: &str = "no token; if this machine has no identity of its own, set auth, key_file or sas_file";
+
 /// Longest secret file that is read.
 const SECRET_MAX: u64 = 64 * 1024;
 
@@ -126,9 +128,7 @@ impl Credentials {
             {
                 Ok(Ok(credential)) => Ok(credential),
                 // Not a refusal of the tier: the token service may be back in a minute.
-                Ok(Err(error)) => {
-                    Err(Failure::new(Kind::Unavailable, "no token; is auth right?").with_source(error))
-                }
+                Ok(Err(error)) => Err(Failure::new(Kind::Unavailable, NO_TOKEN).with_source(error)),
                 Err(elapsed) => Err(Failure::new(Kind::TimedOut, "no token in time").with_source(elapsed)),
             },
         }

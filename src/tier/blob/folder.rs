@@ -102,7 +102,7 @@ impl Root {
         if key.is_root() {
             return Ok(rustix::fs::fstat(&self.fd)?);
         }
-        let (parent, name) = self.parent(key)?;
+        let (parent, name) = self.parent(key).map_err(below_a_file)?;
         Ok(rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
@@ -159,7 +159,8 @@ impl Root {
     }
 
     fn open_version(&self, key: &Key, version: &Version) -> Result<(File, u64)> {
-        let file = File::from(self.open_at(key, OFlags::RDONLY | OFlags::NONBLOCK)?);
+        let opened = self.open_at(key, OFlags::RDONLY | OFlags::NONBLOCK);
+        let file = File::from(opened.map_err(below_a_file)?);
         match object_of(&rustix::fs::fstat(&file)?) {
             Some(object) if object.kind == FileKind::Directory => Err(Kind::IsDirectory.into()),
             Some(object) if object.version == *version => Ok((file, object.size)),
@@ -168,12 +169,17 @@ impl Root {
     }
 
     fn delete(&self, key: &Key, condition: &Condition) -> Result<()> {
-        let (parent, name) = self.parent(key)?;
         let kind = self.head(key)?.kind;
+        let (parent, name) = self.parent(key)?;
         self.check(key, condition)?;
         let flags = if kind == FileKind::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         Ok(rustix::fs::unlinkat(&parent, name, flags)?)
     }
+}
+
+/// In a container there is simply nothing below a file.
+fn below_a_file(error: Error) -> Error {
+    if error.kind() == Kind::NotDirectory { Kind::NotFound.into() } else { error }
 }
 
 /// A symlink on the way is answered as ELOOP or EXDEV; here both mean: not beneath the root.
@@ -341,6 +347,7 @@ impl Tier for FolderBlob {
     }
 
     async fn set_attrs(&self, key: &Key, _version: &Version, _attrs: &Attrs) -> Result<Version> {
+        self.head(key).await?;
         Err(Error::new(Kind::Unsupported, format!("{}: {key}: this tier keeps no attributes", self.name)))
     }
 

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const MIB: u64 = 1024 * 1024;
@@ -43,18 +44,19 @@ impl BlockIds {
     }
 }
 
-/// Waits for `sent`, a write of `metadata` to `blob`; one whose reply was lost, and one that is sent again, is found out
-/// by its write id.
+/// Waits for `sent`, a `write` of `size` bytes to `blob`; one whose reply was lost, and one that is sent again, is found
+/// out by its write id.
 ///
 /// # Errors
-/// [`Kind::Exists`] / [`Kind::Changed`] if `condition` does not hold.
+/// [`Kind::Exists`] / [`Kind::Changed`] if the condition does not hold.
 pub(super) async fn recognised(
     client: &Client,
     blob: &str,
-    metadata: &Metadata,
-    condition: &Condition,
+    write: Write<'_>,
+    size: u64,
     sent: impl Future<Output = Outcome<Version>>,
 ) -> Outcome<Version> {
+    let condition = write.condition;
     let failure = match sent.await {
         Ok(version) => return Ok(version),
         Err(failure) => failure,
@@ -69,8 +71,9 @@ pub(super) async fn recognised(
         // Still unknown, and the first failure says more.
         Err(_) => return Err(failure),
     };
-    if let (Some(found), Some(ours)) = (&found, metadata.get("tierfs_write_id"))
-        && found.metadata.get("tierfs_write_id") == Some(ours)
+    // Some tools keep the metadata of what they overwrite: the size must fit too.
+    if let (Some(found), Some(ours)) = (&found, write.metadata.get("tierfs_write_id"))
+        && (found.metadata.get("tierfs_write_id"), found.size) == (Some(ours), size)
     {
         return Ok(Version::new(&found.etag));
     }
@@ -109,6 +112,8 @@ pub(super) struct AzureUpload {
     block_size: u64,
     one_block: bool,
     kept: Mutex<Option<Bytes>>,
+    /// The blocks that are there to be named, and their sizes.
+    sent: Mutex<BTreeMap<u64, u64>>,
     access_tier: Option<String>,
 }
 
@@ -123,8 +128,8 @@ impl AzureUpload {
     ) -> Self {
         let block_size = block_size(size);
         let one_block = size <= block_size;
-        let kept = Mutex::new(None);
-        Self { client, what, blob, ids: BlockIds::new(), block_size, one_block, kept, access_tier }
+        let (kept, sent) = (Mutex::new(None), Mutex::default());
+        Self { client, what, blob, ids: BlockIds::new(), block_size, one_block, kept, sent, access_tier }
     }
 
     fn id(&self, index: u64) -> Result<String> {
@@ -136,8 +141,22 @@ impl AzureUpload {
 
     async fn send(&self, index: u64, bytes: Bytes) -> Result<()> {
         let id = self.id(index)?;
+        let size = bytes.len() as u64;
         let sent = self.client.put_block(&self.blob, &id, bytes).await;
-        sent.map_err(|failure| failure.into_error(&self.what))
+        sent.map_err(|failure| failure.into_error(&self.what))?;
+        self.sent.lock().insert(index, size);
+        Ok(())
+    }
+
+    /// The size of blocks `0..blocks`. A list that names what was never sent would look like blocks that others dropped.
+    fn size(&self, blocks: u64) -> Result<u64> {
+        let (sent, kept) = (self.sent.lock(), self.kept.lock().as_ref().map(|bytes| bytes.len() as u64));
+        let size_of =
+            |index| if index == 0 { kept.or(sent.get(&0).copied()) } else { sent.get(&index).copied() };
+        (0..blocks).try_fold(0, |size, index| {
+            let missing = || Error::new(Kind::Invalid, format!("{}: block {index} was not sent", self.what));
+            Ok(size + size_of(index).ok_or_else(missing)?)
+        })
     }
 
     /// Commits with the given content type.
@@ -148,6 +167,7 @@ impl AzureUpload {
         condition: &Condition,
         content_type: Option<&str>,
     ) -> Result<Version> {
+        let size = self.size(blocks)?;
         let kept = self.kept.lock().clone();
         let write = Write { metadata, condition, content_type, access_tier: self.access_tier.as_deref() };
         let whole = match (blocks, &kept) {
@@ -157,14 +177,14 @@ impl AzureUpload {
         };
         let committed = if let Some(bytes) = whole {
             let sent = self.client.put_blob(&self.blob, bytes, write);
-            recognised(&self.client, &self.blob, metadata, condition, sent).await
+            recognised(&self.client, &self.blob, write, size, sent).await
         } else {
             if let Some(bytes) = kept {
                 self.send(0, bytes).await?;
             }
             let ids = (0..blocks).map(|index| self.id(index)).collect::<Result<Vec<_>>>()?;
             let sent = self.client.put_block_list(&self.blob, &ids, write);
-            recognised(&self.client, &self.blob, metadata, condition, sent).await
+            recognised(&self.client, &self.blob, write, size, sent).await
         };
         committed.map_err(|failure| failure.into_error(&self.what))
     }

@@ -18,6 +18,8 @@ pub(in super::super) struct Failure {
     pub(in super::super) kind: Kind,
     /// `x-ms-error-code`, or empty.
     pub(in super::super) code: String,
+    /// The status of the answer; 0 if there was none.
+    pub(super) status: u16,
     text: String,
     retry_after: Option<Duration>,
     /// The server may have done what was asked: the request left, and no answer came.
@@ -31,7 +33,15 @@ impl Failure {
     /// A failure that no answer of the server describes.
     pub(in super::super) fn new(kind: Kind, text: impl Into<String>) -> Self {
         let text = text.into();
-        Self { kind, code: String::new(), text, retry_after: None, outcome_unknown: false, source: None }
+        Self {
+            kind,
+            code: String::new(),
+            status: 0,
+            text,
+            retry_after: None,
+            outcome_unknown: false,
+            source: None,
+        }
     }
 
     /// From the server's answer: status, headers and body.
@@ -43,14 +53,15 @@ impl Failure {
         let kind = classify(status.as_u16(), &code);
         let shown = if code.is_empty() { "no error code" } else { &code };
         let mut text = format!("{} {shown}", status.as_u16());
-        if let Some(advice) = advice(kind, &code) {
+        if let Some(advice) = advice(status.as_u16(), &code) {
             text = format!("{text}: {advice}");
         } else if !message.is_empty() {
             text = format!("{text}: {message}");
         }
         // A gateway's 5xx says nothing of what the service behind it did.
         let outcome_unknown = status.is_server_error() && code != "ServerBusy";
-        Self { code, retry_after: retry_after(headers), outcome_unknown, ..Self::new(kind, text) }
+        let (status, retry_after) = (status.as_u16(), retry_after(headers));
+        Self { code, status, retry_after, outcome_unknown, ..Self::new(kind, text) }
     }
 
     /// From a request that got no answer, or lost it half-way.
@@ -128,7 +139,7 @@ fn classify(status: u16, code: &str) -> Kind {
 }
 
 /// What to do, where the server's own words don't say it.
-fn advice(kind: Kind, code: &str) -> Option<&'static str> {
+fn advice(status: u16, code: &str) -> Option<&'static str> {
     Some(match code {
         "ContainerNotFound" => "the container does not exist; create it or correct the tier's url",
         "ContainerBeingDeleted" => "the container is being deleted",
@@ -136,10 +147,13 @@ fn advice(kind: Kind, code: &str) -> Option<&'static str> {
         "BlobBeingRehydrated" => "the blob is being rehydrated; this takes up to 15 hours",
         "SnapshotsPresent" => "the blob has snapshots; delete those first",
         "AuthenticationFailed" => "the credentials are wrong or expired, or the clock is off",
-        "AuthorizationPermissionMismatch" | "AuthorizationFailure" => {
-            "the identity lacks permission: it needs the role Storage Blob Data Contributor, or the network rules refuse it"
+        "AuthorizationFailure" => {
+            "the credentials are wrong or lack permission, or the account's network rules refuse us"
         }
-        "" if kind == Kind::Unavailable => "not an answer of Azure Blob Storage; is the tier's url right?",
+        "AuthorizationPermissionMismatch" => {
+            "the credentials lack permission: an identity needs the role Storage Blob Data Contributor"
+        }
+        "" if status == 404 => "not an answer of Azure Blob Storage; is the tier's url right?",
         _ => return None,
     })
 }

@@ -142,7 +142,13 @@ impl Client {
         if let Some(authorization) = &source.authorization {
             request = request.header("x-ms-copy-source-authorization", authorization)?;
         }
-        self.send(&request).await.map(drop)
+        self.send(&request).await.map(drop).map_err(|mut failure| {
+            // The emulator's word for what it can't do; the service never says it without a code.
+            if failure.status == 500 && failure.code.is_empty() {
+                failure.kind = Kind::Unsupported;
+            }
+            failure
+        })
     }
 
     /// Put Block List: the named uncommitted blocks become the blob, in one step.

@@ -10,7 +10,7 @@ fn resolve(options: &BlobOptions, emulator: bool, env: &[(&str, &str)]) -> Resul
 }
 
 fn now(credentials: &Credentials) -> Arc<AzureCredential> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(credentials.get()).unwrap()
 }
 
@@ -95,4 +95,52 @@ fn files_are_read_again() {
     let Credentials::File(file) = &credentials else { panic!("not a file") };
     std::fs::write(&path, SAS).unwrap();
     assert!(file.reread() && !file.reread());
+}
+
+/// A metadata service that hands out a token to whoever asks rightly, and counts.
+fn token_service(answers: usize, lives_for: u64) -> (String, std::thread::JoinHandle<Vec<String>>) {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/token", listener.local_addr().unwrap());
+    let served = std::thread::spawn(move || {
+        let answer = |at: usize| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let lines: Vec<String> = BufReader::new(&stream)
+                .lines()
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty())
+                .collect();
+            let until =
+                SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + lives_for;
+            let body = format!(
+                r#"{{"access_token":"t{at}","expires_on":"{until}","expires_in":"{lives_for}","resource":"r","token_type":"Bearer"}}"#
+            );
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            stream.write_all((head + &body).as_bytes()).unwrap();
+            lines[0].clone()
+        };
+        (0..answers).map(answer).collect()
+    });
+    (url, served)
+}
+
+#[test]
+fn a_token_is_fetched_kept_and_renewed_before_it_expires() {
+    let options = BlobOptions { auth: Auth::Msi, client_id: Some("id-1".into()), ..BlobOptions::default() };
+    let token = |credentials: &Credentials| match &*now(credentials) {
+        AzureCredential::BearerToken(token) => token.clone(),
+        _ => panic!("no token"),
+    };
+    let (url, served) = token_service(1, 3600);
+    let credentials = resolve(&options, false, &[("IDENTITY_ENDPOINT", &url)]).unwrap();
+    assert_eq!((token(&credentials), token(&credentials)), ("t0".into(), "t0".into()));
+    assert!(served.join().unwrap()[0].contains("client_id=id-1"));
+    // Within five minutes of its end a token is not used any more.
+    let (url, served) = token_service(2, 60);
+    let credentials = resolve(&options, false, &[("MSI_ENDPOINT", &url)]).unwrap();
+    let first = token(&credentials);
+    let renewed = (0..1_000_000).map(|_| token(&credentials)).find(|token| *token != first);
+    assert_eq!((first.as_str(), renewed.as_deref()), ("t0", Some("t1")));
+    assert_eq!(served.join().unwrap().len(), 2);
 }

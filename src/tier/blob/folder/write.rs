@@ -70,12 +70,21 @@ pub(super) struct FolderUpload {
     block_size: u64,
     staged: Arc<Staged>,
     lengths: Mutex<BTreeMap<u64, u64>>,
+    /// What an earlier commit of the same write made.
+    done: Mutex<Option<(Option<String>, Version)>>,
 }
 
 impl FolderUpload {
     pub(super) fn start(root: Arc<Root>, key: Key, size: u64) -> Result<Self> {
         let staged = Arc::new(Staged::new(&root)?);
-        Ok(Self { root, key, block_size: block_size(size), staged, lengths: Mutex::default() })
+        Ok(Self {
+            root,
+            key,
+            block_size: block_size(size),
+            staged,
+            lengths: Mutex::default(),
+            done: Mutex::default(),
+        })
     }
 
     /// All blocks are there, and only the last is short: so each is where it belongs.
@@ -111,14 +120,23 @@ impl Upload for FolderUpload {
         Ok(())
     }
 
-    async fn commit(&self, blocks: u64, _attrs: &Attrs, condition: &Condition) -> Result<Version> {
+    async fn commit(&self, blocks: u64, attrs: &Attrs, condition: &Condition) -> Result<Version> {
         let size = self.check(blocks)?;
+        let before = self.done.lock().clone();
+        if let Some((write_id, version)) = before {
+            // The file was published, so there is nothing left to publish again.
+            let is_ours = write_id == attrs.write_id && self.root.head(&self.key)?.version == version;
+            return if is_ours { Ok(version) } else { Err(Error::new(Kind::Changed, "already committed")) };
+        }
         let (staged, root) = (Arc::clone(&self.staged), Arc::clone(&self.root));
         let (key, condition) = (self.key.clone(), condition.clone());
         let done = tokio::task::spawn_blocking(move || {
             staged.file.set_len(size)?;
             staged.publish(&root, &key, &condition)
         });
-        done.await.map_err(|error| Error::new(Kind::Interrupted, "stopped").with_source(error))?
+        let version =
+            done.await.map_err(|error| Error::new(Kind::Interrupted, "stopped").with_source(error))??;
+        *self.done.lock() = Some((attrs.write_id.clone(), version.clone()));
+        Ok(version)
     }
 }
