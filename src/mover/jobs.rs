@@ -6,6 +6,7 @@ mod commit;
 mod conflict;
 mod delete;
 mod directory;
+mod prefix;
 mod reconcile;
 mod relocate;
 pub(crate) mod subject;

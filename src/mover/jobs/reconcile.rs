@@ -47,7 +47,7 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
     }
     let mut bytes = 0;
     for name in &subject.names {
-        let mut target = name.target(context)?;
+        let mut target = name.target(context, &step.domain).await?;
         bytes += bring(context, subject, &mut target, &step.domain).await?;
     }
     tidy::leftovers(context, subject.ino(), &step.domain).await?;
@@ -66,7 +66,7 @@ pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, domain: &str) -> Fl
         return tidy::leftovers(context, ino, domain).await;
     };
     for name in &subject.names {
-        let mut target = name.target(context)?;
+        let mut target = name.target(context, domain).await?;
         if subject.inode.state == WriteState::Clean {
             bring(context, &subject, &mut target, domain).await?;
             continue;

@@ -8,7 +8,7 @@ use crate::mover::jobs::commit::{Act, commit, resident, resolve};
 use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, conflict, upload};
 use crate::mover::status::Counters;
-use crate::types::Ino;
+use crate::types::{FileKind, Ino};
 use std::sync::Arc;
 
 /// Sees to it that `target` may be written for `ino`: the outcome of an earlier commit is learned, and the only
@@ -40,6 +40,10 @@ pub(crate) async fn make_way(
 /// same tier; its own step brings it to its native key later.
 async fn evacuate(context: &Arc<Context>, other: Ino, row: &Replica, domain: &str) -> Flow<()> {
     let Some(inode) = found(context.catalog.inode(other))? else { return Ok(()) };
+    if inode.attr.kind == FileKind::Directory {
+        // A marker: its directory's own step makes one where it belongs.
+        return Ok(());
+    }
     let others = context.catalog.replicas(other)?;
     let elsewhere = others.iter().any(|replica| {
         (replica.place, &replica.name) != (row.place, &row.name)
