@@ -48,6 +48,7 @@ async fn evacuate(context: &Arc<Context>, other: Ino, row: &Replica, domain: &st
     let elsewhere = others.iter().any(|replica| {
         (replica.place, &replica.name) != (row.place, &row.name)
             && replica.generation >= row.generation
+            && replica.write_id.is_none()
             && (replica.staged || replica.version.is_some())
     });
     if elsewhere {
@@ -61,11 +62,22 @@ async fn evacuate(context: &Arc<Context>, other: Ino, row: &Replica, domain: &st
     target.refresh(context)?;
     if let Some(old) = target.row.clone().filter(|old| old.write_id.is_some()) {
         resolve(context, &old).await?;
-        target.refresh(context)?;
+        // What was learned may be that it is done.
+        return Err(Halt::Again);
     }
     transfer(context, &inode, row, &target).await?;
     context.catalog.queue(other, domain)?;
     Ok(())
+}
+
+/// Learns the outcome of commits of this inode that are still open; answers whether there were any.
+pub(crate) async fn learn(context: &Arc<Context>, subject: &Subject) -> Flow<bool> {
+    let mut any = false;
+    for row in subject.replicas.iter().filter(|row| row.write_id.is_some()) {
+        resolve(context, row).await?;
+        any = true;
+    }
+    Ok(any)
 }
 
 /// Brings the content of `source`, as it is, under `target` on the same or another tier.
