@@ -125,7 +125,10 @@ impl Engine {
 
     async fn take(&mut self, event: Event) {
         match event {
-            Event::Queued => self.queue.notice(),
+            Event::Queued => {
+                self.queue.notice();
+                self.unblock();
+            }
             Event::Finished(ended) => self.finished(ended),
             Event::Flush(request) => self.flush(request),
             Event::Chores => jobs::chores::run(&self.context).await,
@@ -179,6 +182,17 @@ impl Engine {
             self.queue.end_scan(from, complete);
         }
         Ok(())
+    }
+
+    /// A blocked step whose file was written again, or deleted, blocks no longer.
+    fn unblock(&mut self) {
+        for (domain, seq) in self.queue.blocked_heads() {
+            match jobs::fresh(&self.context, seq) {
+                Ok(Some(step)) if step.blocked => {}
+                Ok(_) => self.queue.unblock(&domain),
+                Err(error) => tracing::debug!(%error, "a blocked step can't be looked at"),
+            }
+        }
     }
 
     fn spawn(&mut self, item: Item) {
