@@ -183,7 +183,7 @@ impl From<rusqlite::Error> for Error {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Kind::Busy,
             Some(ErrorCode::ReadOnly) => Kind::ReadOnly,
             Some(ErrorCode::PermissionDenied) => Kind::Denied,
-            Some(ErrorCode::CannotOpen) => Kind::NotFound,
+            // Never ENOENT: the catalog's own trouble says nothing of a file.
             Some(_) => Kind::Os(libc::EIO),
             // The row is not of the type it should be.
             None => Kind::Corrupt,

@@ -57,13 +57,12 @@ impl Tx<'_> {
         Ok(rows == 1)
     }
 
-    /// The name names `ino`, whatever it named before.
+    /// The name names `ino`, whatever it named before. Native places are the caller's concern.
     pub(in crate::catalog) fn put_dentry(&self, parent: Ino, name: &[u8], ino: Ino) -> Result<()> {
         self.execute(
             "INSERT OR REPLACE INTO dentry (parent, hash, name, ino) VALUES (?1, ?2, ?3, ?4)",
             params![parent.0.cast_signed(), cookie(name), name, ino.0.cast_signed()],
         )?;
-        self.forget_natives();
         Ok(())
     }
 

@@ -11,6 +11,8 @@ use rusqlite::{Row, params};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::catalog) enum Order {
     Keep,
+    /// Kept, and a run that is under way now knows of it already or can't finish it.
+    KeepQuietly,
     /// Behind everything queued so far.
     End,
 }
@@ -62,7 +64,8 @@ impl Tx<'_> {
     }
 
     /// Queues a reconcile step for `ino`, or renews the one there is: a failed or blocked one is
-    /// tried again, and one that runs right now is run once more afterwards.
+    /// tried again, and one that runs right now is run once more afterwards. Home need not hear of
+    /// an inode without names: then nothing is queued, and the answer is 0.
     pub(in crate::catalog) fn queue_reconcile(
         &self,
         ino: Ino,
@@ -70,14 +73,17 @@ impl Tx<'_> {
         why: Why,
         order: Order,
     ) -> Result<Seq> {
+        if self.exists("SELECT 1 FROM inode WHERE ino = ?1 AND nlink = 0", [ino.0.cast_signed()])? {
+            return Ok(Seq(0));
+        }
         self.wake();
         let content = why == Why::Content;
         let had_content = match self.reconcile_step(ino)? {
-            Some((seq, had)) if order == Order::Keep => {
+            Some((seq, had)) if order != Order::End => {
                 self.execute(
-                    "UPDATE step SET again = 1, content = ?2, attempts = 0, not_before = 0, error = NULL,
+                    "UPDATE step SET again = max(again, ?3), content = ?2, attempts = 0, not_before = 0, error = NULL,
                      blocked = 0 WHERE seq = ?1",
-                    params![seq, content || had],
+                    params![seq, content || had, order == Order::Keep],
                 )?;
                 return Ok(Seq(seq.cast_unsigned()));
             }

@@ -63,7 +63,7 @@ impl Catalog {
     }
 
     /// The close row: state `ClosedOpen`, size and times, and a reconcile step at the end of `domain`'s order (an existing step of the inode keeps its place if
-    /// it was closed and uncommitted before).
+    /// it was closed and uncommitted before). A file without names is closed without a step: sequence 0.
     pub fn close(&self, ino: Ino, content: Content, domain: &str) -> Result<Seq> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
@@ -71,7 +71,8 @@ impl Catalog {
             inode.state = WriteState::ClosedOpen;
             tx.update_inode(&inode)?;
             let closed_before = tx.reconcile_step(ino)?.is_some_and(|(_, content)| content);
-            let order = if closed_before { Order::Keep } else { Order::End };
+            // Until it is clean, no run finishes a content step.
+            let order = if closed_before { Order::KeepQuietly } else { Order::End };
             tx.queue_reconcile(ino, domain, Why::Content, order)
         })
     }

@@ -163,6 +163,9 @@ impl Catalog {
             }
             tx.delete_dentry(parent, name)?;
             tx.touch_directory(parent, 0, tx.now())?;
+            if tx.replica(place.0, name)?.is_some_and(|row| row.ino != 0 && row.ino != ino.0) {
+                return Err(Error::new(Kind::Busy, "the key belongs to another file by now"));
+            }
             tx.drop_delete(place.0, name)?;
             tx.bury(place.0, name)?;
             if let Some(entry) = found {

@@ -182,6 +182,10 @@ impl Merge<'_> {
                 return Ok(());
             }
             self.vanish_place(tx, &child)?;
+            if tx.find_place(child.id)?.is_some() {
+                return Ok(());
+            }
+            tx.delete_replica(here.id, name)?;
         }
         match tx.replica(here.id, name)? {
             Some(row) if row.ino != 0 => self.known_file(tx, row, object, standing),

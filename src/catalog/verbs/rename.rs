@@ -115,11 +115,15 @@ impl Tx<'_> {
         }
         moved.attr.ctime = plan.now;
         self.update_inode(&moved)?;
+        let directory = |inode: &Inode| inode.attr.kind == FileKind::Directory;
+        let natives_move = directory(&moved) || there.as_ref().is_some_and(directory);
         let renamed = match (plan.mode, there) {
             (RenameMode::Exchange, Some(there)) => self.swap_names(plan, &moved, there)?,
             (_, there) => self.replace_name(plan, &moved, there)?,
         };
-        self.forget_natives();
+        if natives_move {
+            self.forget_natives();
+        }
         Ok(renamed)
     }
 

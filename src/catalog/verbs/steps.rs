@@ -21,19 +21,24 @@ impl Catalog {
         })
     }
 
-    /// The step is done. Only if it is still the same (seq unchanged), and nothing was queued for its inode since it was made or last
-    /// finished: then it stays, to be run once more.
+    /// The step is done. Only if it is still the same (seq unchanged). It stays, to be run once more, if its inode was queued again since the
+    /// step was made or last finished, or if it stands for a close and the content is still not clean.
     pub fn finish_step(&self, seq: Seq) -> Result<()> {
         self.engine.write(|tx| {
             let again = tx.execute(
                 "UPDATE step SET again = 0, attempts = 0, not_before = 0, error = NULL WHERE seq = ?1 AND again = 1",
                 [seq.0.cast_signed()],
             )?;
-            if again == 0 {
-                return tx.finish_step(seq);
+            if again > 0 {
+                tx.wake();
+                return Ok(());
             }
-            tx.wake();
-            Ok(())
+            let pending = tx.exists(
+                "SELECT 1 FROM step s JOIN inode i ON i.ino = s.ino
+                 WHERE s.seq = ?1 AND s.content = 1 AND i.state <> 0",
+                [seq.0.cast_signed()],
+            )?;
+            if pending { Ok(()) } else { tx.finish_step(seq) }
         })
     }
 

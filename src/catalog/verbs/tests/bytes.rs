@@ -170,3 +170,16 @@ fn counts_add_up_per_tier() {
     assert_eq!(counts, [(bed.scratch, scratch), (bed.blob, home)]);
     assert_eq!(bed.catalog.counts().unwrap(), counts);
 }
+
+#[test]
+fn an_unlinked_file_is_written_and_closed_without_a_step() {
+    let bed = Bed::new();
+    let ino = bed.staged(Ino::ROOT, "f");
+    bed.catalog.unlink(Ino::ROOT, b"f", &[], "d", bed.now()).unwrap();
+    assert_eq!(bed.catalog.close(ino, bed.content(3), "d").unwrap(), Seq(0));
+    bed.catalog.set_attr(ino, &AttrChange::default(), Some("d"), bed.now()).unwrap();
+    bed.catalog.released(ino).unwrap();
+    assert!(bed.steps().is_empty());
+    bed.sound();
+    assert_eq!(bed.catalog.drop_orphan(ino).unwrap().len(), 1);
+}

@@ -153,6 +153,10 @@ fn apply(bed: &Bed, model: &mut Model, op: &Op, number: u64) {
                 (2, _) => NewBytes::Deferred { domain: "d".into() },
                 _ => NewBytes::CatalogOnly,
             };
+            if matches!(bytes, NewBytes::Native { .. }) && *directory && model.get(dir, &name).is_some() {
+                // mkdir(2) on the tier would have refused.
+                return;
+            }
             match (bed.make(dir, &name, file_kind, bytes), model.get(dir, &name)) {
                 (Ok(inode), None) => {
                     model.add(inode.attr.ino, file_kind);

@@ -41,7 +41,7 @@ fn create_fills_directory_and_key() {
 fn create_refuses_what_is_taken_bad_or_nowhere() {
     let bed = Bed::new();
     let ino = bed.native(Ino::ROOT, "f", 5);
-    let make = |parent, name| bed.make(parent, name, FileKind::Regular, NewBytes::CatalogOnly);
+    let make = |parent, name: &str| bed.make(parent, name, FileKind::Regular, NewBytes::CatalogOnly);
     assert_eq!(kind_of(make(Ino::ROOT, "f")), Kind::Exists);
     assert_eq!(kind_of(make(Ino::ROOT, "a/b")), Kind::Invalid);
     assert_eq!(kind_of(make(Ino::ROOT, &"x".repeat(256))), Kind::NameTooLong);

@@ -218,7 +218,7 @@ fn home_wins_over_elsewhere() {
     let bed = Bed::new();
     let (scratch, blob) = (bed.root(bed.scratch), bed.root(bed.blob));
     let cold = file("f", 5);
-    let at = |place, standing, entries| {
+    let at = |place, standing, entries: &[&Entry]| {
         let seen = Seen { place, began: bed.tick(), standing, markers: place == blob, entries };
         merge(&bed, &seen, Scope::Found)
     };

@@ -28,6 +28,17 @@ fn what_changed_while_a_step_ran_runs_it_again() {
 }
 
 #[test]
+fn a_closes_step_stays_until_the_content_is_clean() {
+    let bed = Bed::new();
+    let ino = bed.closed(Ino::ROOT, "f");
+    let seq = bed.steps()[0].seq;
+    bed.catalog.finish_step(seq).unwrap();
+    assert_eq!(bed.steps()[0].seq, seq);
+    bed.commit(ino, 1);
+    assert!(bed.steps().is_empty());
+}
+
+#[test]
 fn steps_come_in_order_from_anywhere() {
     let bed = Bed::new();
     let files: Vec<_> = (0..5).map(|n| bed.closed(Ino::ROOT, &format!("f{n}"))).collect();
