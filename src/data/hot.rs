@@ -51,10 +51,11 @@ pub struct Identity {
 
 /// What [`HotStore::begin_fill`] found.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "made once per open and taken apart at once")]
 pub enum FillStart {
     /// The caller fills it.
     Started(Fill),
-    /// Another process or machine fills it right now.
+    /// Another process or machine fills it right now, or has just done so.
     Elsewhere,
 }
 
@@ -134,6 +135,11 @@ impl HotStore {
         if !self.take_claim(&claim)? {
             return Ok(FillStart::Elsewhere);
         }
+        if local::found(self.local.files()?.stat(&target))?.is_some() {
+            // Finished between the caller's look-up and our claim.
+            self.local.remove(&claim)?;
+            return Ok(FillStart::Elsewhere);
+        }
         let random = format!("-{:016x}", rand::random::<u64>());
         let part = suffixed(&claim, random.as_bytes())?;
         let file = match self.local.create(&part, FILE_MODE) {
@@ -153,7 +159,10 @@ impl HotStore {
     /// `NotFound` if there is no such file, else as rename(2).
     pub fn adopt_staged(&self, stage_key: &Key, identity: &Identity) -> Result<()> {
         let target = self.path_key(identity)?;
-        self.local.rename(stage_key, &target)
+        self.local.rename(stage_key, &target)?;
+        // Its mtime is what the program set, maybe long ago; here mtime is the last use.
+        let change = AttrChange { mtime: Some(TimeChange::To(self.clock.wall())), ..AttrChange::default() };
+        local::found(self.local.files()?.set_attr(&target, &change)).map(drop)
     }
 
     /// Removes a copy; its readers keep their open file.

@@ -67,11 +67,15 @@ impl Reader {
             return Some(Ok(0));
         }
         let buf = &mut buf[..(range.end - range.start) as usize];
-        let found = self.feed.copy_present(&range, buf);
-        self.feed.note(&range);
-        match found {
-            Ok(true) => Some(Ok(self.answered(&range))),
-            Ok(false) => None,
+        match self.feed.copy_present(&range, buf) {
+            Ok(true) => {
+                self.feed.note_hit(&range);
+                Some(Ok(self.answered(&range)))
+            }
+            Ok(false) => {
+                self.feed.note_miss(&range);
+                None
+            }
             Err(error) => Some(Err(error)),
         }
     }

@@ -83,6 +83,20 @@ async fn the_rest_is_filled_after_the_last_close() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_read_before_the_fill_began_is_not_fetched_again() {
+    let rig = Rig::new(Remote::new());
+    let size = 3 * MIB;
+    let early = Reader::open(rig.remote.source(size), Arc::clone(&rig.streams), None);
+    early.read(0, 100_000).await.unwrap();
+    early.read(2 * MIB + 5, 4096).await.unwrap();
+    let late = rig.open(size);
+    late.read(0, 10).await.unwrap();
+    rig.directory.until(|directory| directory.hot_files().len() == 1).await;
+    assert!(rig.copy(size).unwrap() == content(0..size));
+    assert_eq!(rig.remote.sent(), size);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_nobody_reads_is_not_filled() {
     let rig = Rig::new(Remote::new());
     drop(rig.open(MIB));
