@@ -146,19 +146,16 @@ impl Feed {
     // ---- reading
 
     /// Copies `range` to `buf` if all of it is here.
-    pub fn copy_present(&self, range: &Range<u64>, buf: &mut [u8]) -> Result<bool> {
+    pub fn copy_present(&self, range: &Range<u64>, buf: &mut [u8]) -> bool {
         let gaps = self.streams.cache.copy(self.id, range, buf);
         if gaps.is_empty() {
-            return Ok(true);
+            return true;
         }
-        let Some(fill) = self.fill() else { return Ok(false) };
-        for gap in gaps {
+        let Some(fill) = self.fill() else { return false };
+        gaps.iter().all(|gap| {
             let to = (gap.start - range.start) as usize..(gap.end - range.start) as usize;
-            if !fill.read(&gap, &mut buf[to])? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+            fill.read(gap, &mut buf[to]).unwrap_or_else(|error| self.lose_fill(&fill, &error))
+        })
     }
 
     /// Takes note of a read that was answered, for read-ahead.
@@ -203,9 +200,9 @@ impl Feed {
         let (feed, range) = (Arc::clone(self), range.clone());
         let read = self.streams.runtime.spawn_blocking(move || {
             let mut buf = BytesMut::zeroed((range.end - range.start) as usize);
-            Ok(feed.copy_present(&range, &mut buf)?.then(|| buf.freeze()))
+            feed.copy_present(&range, &mut buf).then(|| buf.freeze())
         });
-        read.await.map_err(flight::interrupted)?
+        read.await.map_err(flight::interrupted)
     }
 
     async fn read_around_cache(&self, range: &Range<u64>) -> Result<Bytes> {

@@ -67,17 +67,12 @@ impl Reader {
             return Some(Ok(0));
         }
         let buf = &mut buf[..(range.end - range.start) as usize];
-        match self.feed.copy_present(&range, buf) {
-            Ok(true) => {
-                self.feed.note_hit(&range);
-                Some(Ok(self.answered(&range)))
-            }
-            Ok(false) => {
-                self.feed.note_miss(&range);
-                None
-            }
-            Err(error) => Some(Err(error)),
+        if self.feed.copy_present(&range, buf) {
+            self.feed.note_hit(&range);
+            return Some(Ok(self.answered(&range)));
         }
+        self.feed.note_miss(&range);
+        None
     }
 
     /// Reads `len` bytes at `offset`, fewer only at the end; waits until they have come in.

@@ -3,6 +3,7 @@
 use super::Feed;
 use crate::data::budget::Permit;
 use crate::data::fill::{Fill, Offer, Phase};
+use crate::error::Error;
 use bytes::Bytes;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -32,6 +33,14 @@ impl Feed {
                 }
             });
         }
+    }
+
+    /// The hot copy can't be read: its bytes count as missing from now on.
+    pub(super) fn lose_fill(&self, fill: &Arc<Fill>, error: &Error) -> bool {
+        tracing::warn!(key = %fill.target(), %error, "hot copy can't be read, reading from home");
+        self.fill.write().take();
+        self.drop_fill(fill);
+        false
     }
 
     pub(super) fn drop_fill(&self, fill: &Arc<Fill>) {

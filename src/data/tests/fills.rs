@@ -120,6 +120,18 @@ async fn a_full_disk_ends_the_fill_and_reading_goes_on() {
     assert!(rig.copy(8 * MIB).is_none());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_can_not_be_read_is_read_from_home_instead() {
+    let rig = Rig::new(Remote::new());
+    let reader = rig.open(8 * MIB);
+    reader.read(0, 4096).await.unwrap();
+    rig.directory.until(|directory| directory.hot_files().len() == 1).await;
+    std::fs::File::options().write(true).open(&rig.directory.hot_files()[0]).unwrap().set_len(0).unwrap();
+    let mut buf = vec![0; 4096];
+    assert!(reader.try_read(4 * MIB, &mut buf).is_none());
+    assert!(reader.read(4 * MIB, 4096).await.unwrap() == content(4 * MIB..4 * MIB + 4096));
+}
+
 #[tokio::test]
 async fn a_claim_is_respected_while_it_beats_and_taken_over_when_stale() {
     let rig = Rig::new(Remote::new());
