@@ -394,7 +394,8 @@ pub trait Resident: Send + Sync {
     /// [`Kind::NotFound`], [`Kind::NotDirectory`].
     fn read_directory(&self, dir: &Key, from: Option<Cursor>, limit: usize) -> Result<Page>;
 
-    /// Which file system this is, so that two tiers on one are known: `st_dev` of the root.
+    /// Which file system this is, so that two tiers on one are known: `st_dev` of the root
+    /// when it was last there, 0 if it never was.
     fn device(&self) -> u64;
 
     /// How full it is, within the configured capacity.

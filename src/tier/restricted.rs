@@ -26,8 +26,8 @@ pub struct Restricted {
 impl Restricted {
     /// Makes `inner` poor.
     #[must_use]
-    pub fn over(inner: Arc<dyn Tier>) -> Arc<dyn Tier> {
-        Arc::new(Self { inner })
+    pub fn new(inner: Arc<dyn Tier>) -> Self {
+        Self { inner }
     }
 
     fn native(&self) -> Result<&dyn Resident> {
@@ -64,7 +64,7 @@ fn poor_object(object: Object) -> Object {
     Object {
         modified: whole_seconds(object.modified),
         attrs: Attrs { mtime, write_id, ..Attrs::default() },
-        native: object.native.map(|native| crate::tier::NativeId { nlink: 1, ..native }),
+        native: object.native.map(|native| crate::tier::NativeId { nlink: native.nlink.min(1), ..native }),
         ..object
     }
 }

@@ -146,7 +146,7 @@ impl Resident for DirectoryTier {
     }
 
     fn device(&self) -> u64 {
-        self.inner.root().map_or(0, |root| root.identity().0)
+        self.inner.presence.device()
     }
 
     fn usage(&self) -> Result<Usage> {
