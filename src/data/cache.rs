@@ -40,6 +40,7 @@ struct Shard {
 #[derive(Debug, Default)]
 struct Block {
     pieces: Vec<(u64, Bytes)>,
+    cost: u64,
 }
 
 impl BlockCache {
@@ -73,25 +74,57 @@ impl BlockCache {
         (at == range.end).then_some(found)
     }
 
+    /// The piece at the start of `range`, if it is there.
+    #[must_use]
+    pub fn first(&self, file: FileId, range: &Range<u64>) -> Option<Bytes> {
+        let (index, part) = blocks(range).next()?;
+        let mut first = None;
+        let shard = self.shard(file, index).lock();
+        // A look without use: it must not make the block younger.
+        shard.blocks.peek(&(file, index))?.walk(&part, &mut |start, piece| {
+            if start == range.start {
+                first = Some(piece);
+            }
+        });
+        first
+    }
+
     /// Copies what is there of `range` to its place in `buf`; answers what is missing.
     pub fn copy(&self, file: FileId, range: &Range<u64>, buf: &mut [u8]) -> Vec<Range<u64>> {
-        let mut found = super::ranges::RangeSet::default();
         let mut pieces = Vec::new();
         self.walk(file, range, |start, piece| pieces.push((start, piece)));
+        let mut gaps = Vec::new();
+        let mut next = range.start;
+        // The copy is made with no lock held.
         for (start, piece) in pieces {
+            if next < start {
+                gaps.push(next..start);
+            }
             let at = (start - range.start) as usize;
             buf[at..at + piece.len()].copy_from_slice(&piece);
-            found.insert(start..start + piece.len() as u64);
+            next = start + piece.len() as u64;
         }
-        found.gaps(range)
+        if next < range.end {
+            gaps.push(next..range.end);
+        }
+        gaps
     }
 
     /// What of `range` is not here.
     #[must_use]
     pub fn gaps(&self, file: FileId, range: &Range<u64>) -> Vec<Range<u64>> {
-        let mut found = super::ranges::RangeSet::default();
-        self.walk(file, range, |start, piece| found.insert(start..start + piece.len() as u64));
-        found.gaps(range)
+        let mut gaps = Vec::new();
+        let mut next = range.start;
+        self.walk(file, range, |start, piece| {
+            if next < start {
+                gaps.push(next..start);
+            }
+            next = start + piece.len() as u64;
+        });
+        if next < range.end {
+            gaps.push(next..range.end);
+        }
+        gaps
     }
 
     /// A stream has passed the blocks that end in `range`: they are the first to go.
@@ -135,22 +168,18 @@ fn blocks(range: &Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> + use<>
 impl Shard {
     fn insert(&mut self, key: BlockKey, offset: u64, piece: &Bytes, limit: u64) {
         let block = self.blocks.get_or_insert_mut(key, Block::default);
-        let before = block.cost();
+        let before = block.cost;
         block.insert(offset, piece);
-        self.bytes = self.bytes + block.cost() - before;
+        self.bytes += block.cost - before;
         while self.bytes > limit
             && let Some((_, block)) = self.blocks.pop_lru()
         {
-            self.bytes -= block.cost();
+            self.bytes -= block.cost;
         }
     }
 }
 
 impl Block {
-    fn cost(&self) -> u64 {
-        self.pieces.iter().map(|(_, piece)| piece.len() as u64 + PIECE_COST).sum()
-    }
-
     /// The first piece that ends behind `offset`.
     fn position(&self, offset: u64) -> usize {
         self.pieces.partition_point(|(start, piece)| start + piece.len() as u64 <= offset)
@@ -167,6 +196,7 @@ impl Block {
             };
             if offset < start {
                 let new = bytes.slice((offset - first) as usize..(start - first) as usize);
+                self.cost += new.len() as u64 + PIECE_COST;
                 self.pieces.insert(at, (offset, new));
             }
             offset = until;

@@ -61,7 +61,18 @@ pub(super) async fn fly(feed: Arc<Feed>, id: u64, range: Range<u64>, purpose: Pu
 }
 
 async fn deliver(feed: &Arc<Feed>, id: u64, range: Range<u64>, purpose: Purpose) -> Result<()> {
-    let mut body = Body::new(feed.source(), &feed.streams().meters, range);
+    let mut at = range.start;
+    // Only a fill asks for bytes that may be in memory: those read before it began.
+    while purpose == Purpose::Fill
+        && let Some(chunk) = feed.cached_at(at, range.end)
+    {
+        let offset = at;
+        at += chunk.len() as u64;
+        if feed.accept(id, purpose, offset, chunk).await.is_break() {
+            return Ok(());
+        }
+    }
+    let mut body = Body::new(feed.source(), &feed.streams().meters, at..range.end);
     while let Some((offset, chunk)) = body.next().await? {
         if feed.accept(id, purpose, offset, chunk).await.is_break() {
             break;

@@ -14,18 +14,19 @@
 //! Any mount of any machine finds, fills and removes copies; a copy that vanished is a miss.
 //! Last use is the mtime, moved at most once an hour.
 
+mod evict;
+
+pub use evict::{Copy, Evicted};
+
 use crate::clock::Clock;
 use crate::data::fill::Fill;
-use crate::data::lease;
 use crate::data::local::{self, FILE_MODE, Local};
 use crate::error::{Kind, Result};
 use crate::tier::Tier;
-use crate::types::{AttrChange, FileKind, Key, TimeChange, Timestamp, Version};
+use crate::types::{AttrChange, Key, TimeChange, Timestamp, Version};
 use sha2::{Digest, Sha256};
-use std::collections::BinaryHeap;
 use std::fmt::Write;
 use std::fs::File;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,8 +36,6 @@ const PART: &[u8] = b".part";
 const TOUCH_EVERY: Duration = Duration::from_secs(60 * 60);
 /// A claim without a heartbeat for this long is taken over.
 pub const CLAIM_EXPIRES: Duration = Duration::from_secs(30);
-/// Candidates that one eviction keeps in memory.
-const CANDIDATES: usize = 16 << 10;
 
 /// What a hot copy is a copy of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,31 +50,12 @@ pub struct Identity {
 
 /// What [`HotStore::begin_fill`] found.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "made once per open and taken apart at once")]
 pub enum FillStart {
     /// The caller fills it.
     Started(Fill),
-    /// Another process or machine fills it right now.
+    /// Another process or machine fills it right now, or has just done so.
     Elsewhere,
-}
-
-/// A hot copy, as [`HotStore::scan`] finds it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Copy {
-    /// When it was last used, to the hour.
-    pub last_use: Timestamp,
-    /// Bytes.
-    pub size: u64,
-    /// Where it is.
-    pub key: Key,
-}
-
-/// What [`HotStore::evict`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Evicted {
-    /// Copies removed.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
 }
 
 /// The hot copies of one directory tier.
@@ -134,6 +114,11 @@ impl HotStore {
         if !self.take_claim(&claim)? {
             return Ok(FillStart::Elsewhere);
         }
+        if local::found(self.local.files()?.stat(&target))?.is_some() {
+            // Finished between the caller's look-up and our claim.
+            self.local.remove(&claim)?;
+            return Ok(FillStart::Elsewhere);
+        }
         let random = format!("-{:016x}", rand::random::<u64>());
         let part = suffixed(&claim, random.as_bytes())?;
         let file = match self.local.create(&part, FILE_MODE) {
@@ -153,7 +138,10 @@ impl HotStore {
     /// `NotFound` if there is no such file, else as rename(2).
     pub fn adopt_staged(&self, stage_key: &Key, identity: &Identity) -> Result<()> {
         let target = self.path_key(identity)?;
-        self.local.rename(stage_key, &target)
+        self.local.rename(stage_key, &target)?;
+        // Its mtime is what the program set, maybe long ago; here mtime is the last use.
+        let change = AttrChange { mtime: Some(TimeChange::To(self.clock.wall())), ..AttrChange::default() };
+        local::found(self.local.files()?.set_attr(&target, &change)).map(drop)
     }
 
     /// Removes a copy; its readers keep their open file.
@@ -163,61 +151,6 @@ impl HotStore {
     pub fn remove(&self, key: &Key) -> Result<()> {
         self.local.remove(key)?;
         self.tidy(key)
-    }
-
-    /// Calls `visit` for every copy, in no order, until it breaks. Leftovers of fills that died are removed on the way.
-    ///
-    /// # Errors
-    /// As the tier says.
-    pub fn scan(&self, visit: &mut dyn FnMut(Copy) -> ControlFlow<()>) -> Result<()> {
-        let mut directories = Vec::new();
-        self.local.for_each(&Key::parse(ROOT)?, |entry| {
-            directories.push(Key::parse(ROOT)?.join(&entry.name)?);
-            Ok(())
-        })?;
-        for directory in directories {
-            let mut objects = Vec::new();
-            self.local.for_each(&directory, |entry| {
-                objects.push(directory.join(&entry.name)?);
-                Ok(())
-            })?;
-            for object in objects {
-                if self.scan_object(&object, visit)?.is_break() {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes the least recently used copies that nobody has open (as far as this machine knows) and
-    /// `keep` does not want, until `target_bytes` are freed or nothing is left.
-    ///
-    /// # Errors
-    /// As the tier says.
-    pub fn evict(&self, target_bytes: u64, keep: &dyn Fn(&Key) -> bool) -> Result<Evicted> {
-        let mut oldest = BinaryHeap::new();
-        self.scan(&mut |copy| {
-            if !keep(&copy.key) {
-                oldest.push(copy);
-                if oldest.len() > CANDIDATES {
-                    oldest.pop();
-                }
-            }
-            ControlFlow::Continue(())
-        })?;
-        let mut evicted = Evicted::default();
-        for copy in oldest.into_sorted_vec() {
-            if evicted.bytes >= target_bytes {
-                break;
-            }
-            if self.is_closed(&copy.key)? {
-                self.remove(&copy.key)?;
-                evicted.files += 1;
-                evicted.bytes += copy.size;
-            }
-        }
-        Ok(evicted)
     }
 
     fn touch(&self, file: &File, modified: Timestamp) -> Result<()> {
@@ -262,36 +195,6 @@ impl HotStore {
         // Clocks of machines differ: a beat from the near future is a beat.
         let age = self.clock.wall().0.saturating_sub(object.modified.0);
         Ok(age.abs() <= nanos(CLAIM_EXPIRES))
-    }
-
-    fn scan_object(
-        &self,
-        object: &Key,
-        visit: &mut dyn FnMut(Copy) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>> {
-        let mut flow = ControlFlow::Continue(());
-        self.local.for_each(object, |entry| {
-            let key = object.join(&entry.name)?;
-            if let Some(at) = entry.name.windows(PART.len()).position(|window| window == PART) {
-                let claim = object.join(&entry.name[..at + PART.len()])?;
-                if !self.is_alive(&claim)? {
-                    self.local.remove(&key)?;
-                }
-            } else if flow.is_continue() && entry.object.kind == FileKind::Regular {
-                flow = visit(Copy { last_use: entry.object.modified, size: entry.object.size, key });
-            }
-            Ok(())
-        })?;
-        Ok(flow)
-    }
-
-    fn is_closed(&self, key: &Key) -> Result<bool> {
-        let Some(file) = self.local.open(key)? else { return Ok(false) };
-        match lease::nobody_has_it_open(&file) {
-            // Without leases nobody can tell; an open copy stays readable after its removal.
-            Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Denied) => Ok(true),
-            answer => answer,
-        }
     }
 
     /// Removes the directory of an object that has no copy left.

@@ -1,7 +1,7 @@
 //! What to fetch for a read, and what ahead of it: (reads so far, read) → plan. Pure: no I/O, no locks.
 //!
 //! A file may be read by several streams at once (the workers of a data loader), so up to
-//! [`CURSORS`] positions are followed. A read that continues a cursor is sequential: the window
+//! eight positions are followed. A read that continues a cursor is sequential: the window
 //! ahead of it doubles as it is used up. A read that continues none is a seek: it gets exactly
 //! its 64 KiB-aligned range, and what was under way for the cursor used last is cancelled. A
 //! cursor that goes on after such a cancel was another stream, not a seek: it is left alone later.

@@ -67,13 +67,12 @@ impl Reader {
             return Some(Ok(0));
         }
         let buf = &mut buf[..(range.end - range.start) as usize];
-        let found = self.feed.copy_present(&range, buf);
-        self.feed.note(&range);
-        match found {
-            Ok(true) => Some(Ok(self.answered(&range))),
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
+        if self.feed.copy_present(&range, buf) {
+            self.feed.note_hit(&range);
+            return Some(Ok(self.answered(&range)));
         }
+        self.feed.note_miss(&range);
+        None
     }
 
     /// Reads `len` bytes at `offset`, fewer only at the end; waits until they have come in.

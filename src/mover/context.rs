@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 /// Tells the kernel (through whoever serves the mount) what to forget; must not block.
 pub type Invalidate = Arc<dyn Fn(Invalidation) + Send + Sync>;
@@ -44,6 +44,8 @@ pub(crate) struct Context {
     pub(crate) inherited: Mutex<HashMap<Ino, Generation>>,
     /// Files whose newest bytes are gone from their stage.
     pub(crate) lost: Mutex<Vec<Lost>>,
+    /// Blocking tasks that run.
+    blocking: watch::Sender<usize>,
 }
 
 /// A file whose newest bytes are gone: its staged file vanished behind the daemon's back.
@@ -78,6 +80,7 @@ impl Context {
             keys: Locks::default(),
             inherited: Mutex::default(),
             lost: Mutex::default(),
+            blocking: watch::Sender::new(0),
         }
     }
 
@@ -99,13 +102,26 @@ impl Context {
         work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let context = Arc::clone(self);
-        match self.runtime.spawn_blocking(move || work(&context)).await {
+        let running = Running::new(&self.blocking);
+        let task = move || {
+            let result = work(&context);
+            drop(context);
+            drop(running);
+            result
+        };
+        match self.runtime.spawn_blocking(task).await {
             Ok(result) => result,
             Err(error) => {
                 Err(Error::new(Kind::Interrupted, "a blocking task of the mover ended early")
                     .with_source(error))
             }
         }
+    }
+
+    /// Waits until no blocking task runs: whoever dropped a job can't drop those.
+    pub(crate) async fn quiet(&self) {
+        // The sender lives in self.
+        let _ = self.blocking.subscribe().wait_for(|running| *running == 0).await;
     }
 
     /// Passes on what an observation changed.
@@ -128,6 +144,22 @@ impl Context {
         let shown = path.as_ref().map_or_else(|| format!("inode {ino}"), ToString::to_string);
         tracing::error!(path = %shown, key = %replica.key, "LOST: the staged file is gone; reads fail until the file is written again or deleted");
         lost.push(Lost { ino, path, tier: replica.tier, key: replica.key.clone() });
+    }
+}
+
+/// Counts a blocking task while it lives.
+struct Running(watch::Sender<usize>);
+
+impl Running {
+    fn new(count: &watch::Sender<usize>) -> Self {
+        count.send_modify(|running| *running += 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.send_modify(|running| *running -= 1);
     }
 }
 

@@ -8,17 +8,18 @@ use crate::mover::jobs::{self, Ended};
 use crate::mover::queue::{Item, Limits, Queue, Verdict};
 use crate::mover::status::{QueueFacts, Trouble};
 use crate::types::{Seq, Timestamp};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 
 /// What can happen to the mover.
 pub(crate) enum Event {
     /// A step was queued, a file released, or the clock moved.
     Queued,
-    /// A job ended (`None`: it died; its step is tried again).
-    Finished(Option<Ended>),
+    /// A job ended.
+    Finished(Ended),
     /// Somebody waits for these.
     Flush(FlushRequest),
     /// Time for house-keeping.
@@ -44,6 +45,8 @@ struct Engine {
     context: Arc<Context>,
     queue: Queue,
     jobs: JoinSet<Ended>,
+    /// Which step each job does.
+    tasks: HashMap<Id, (String, Seq)>,
     flushes: Vec<Waiting>,
     events: mpsc::Receiver<Event>,
 }
@@ -69,6 +72,7 @@ pub(crate) fn start(context: Arc<Context>, limits: Limits) -> MoverHandle {
         context: Arc::clone(&context),
         queue: Queue::new(limits),
         jobs: JoinSet::new(),
+        tasks: HashMap::new(),
         flushes: Vec::new(),
         events,
     };
@@ -89,13 +93,14 @@ impl Engine {
                     Some(event) => event,
                     None => break,
                 },
-                Some(ended) = self.jobs.join_next() => Event::Finished(self.ended(ended)),
+                Some(ended) = self.jobs.join_next_with_id() => Event::Finished(self.ended(ended)),
                 () = queued.notified() => Event::Queued,
                 _ = chores.tick() => Event::Chores,
                 () = tokio::time::sleep(sleep) => continue,
             };
             if let Event::Stop(done) = event {
                 self.jobs.shutdown().await;
+                self.context.quiet().await;
                 // Whoever asked may have gone away: then nobody needs the answer.
                 let _ = done.send(());
                 break;
@@ -104,15 +109,27 @@ impl Engine {
         }
     }
 
-    fn ended(&self, ended: std::result::Result<Ended, tokio::task::JoinError>) -> Option<Ended> {
-        ended.inspect_err(|error| tracing::error!(%error, "a job of the mover died")).ok()
+    /// A job that panicked is tried again.
+    fn ended(&mut self, ended: std::result::Result<(Id, Ended), JoinError>) -> Ended {
+        match ended {
+            Ok((id, ended)) => {
+                self.tasks.remove(&id);
+                ended
+            }
+            Err(error) => {
+                let name = self.tasks.remove(&error.id()).unwrap_or((String::new(), Seq(0)));
+                Ended::died(&self.context, name, &error)
+            }
+        }
     }
 
     async fn take(&mut self, event: Event) {
         match event {
-            Event::Queued => self.queue.notice(),
-            Event::Finished(Some(ended)) => self.finished(ended),
-            Event::Finished(None) => {}
+            Event::Queued => {
+                self.queue.notice();
+                self.unblock();
+            }
+            Event::Finished(ended) => self.finished(ended),
             Event::Flush(request) => self.flush(request),
             Event::Chores => jobs::chores::run(&self.context).await,
             // Handled where the loop ends.
@@ -167,19 +184,22 @@ impl Engine {
         Ok(())
     }
 
+    /// A blocked step whose file was written again, or deleted, blocks no longer.
+    fn unblock(&mut self) {
+        for (domain, seq) in self.queue.blocked_heads() {
+            match jobs::fresh(&self.context, seq) {
+                Ok(Some(step)) if step.blocked => {}
+                Ok(_) => self.queue.unblock(&domain),
+                Err(error) => tracing::debug!(%error, "a blocked step can't be looked at"),
+            }
+        }
+    }
+
     fn spawn(&mut self, item: Item) {
-        let context = Arc::clone(&self.context);
-        self.jobs.spawn_on(
-            async move {
-                // A task of its own, so that a panic ends the job, not the loop, and the step is known.
-                let name = (item.domain.clone(), item.seq);
-                match context.runtime.spawn(jobs::run(Arc::clone(&context), item)).await {
-                    Ok(ended) => ended,
-                    Err(error) => Ended::died(&context, name, &error),
-                }
-            },
-            &self.context.runtime,
-        );
+        let name = (item.domain.clone(), item.seq);
+        let job = jobs::run(Arc::clone(&self.context), item);
+        let task = self.jobs.spawn_on(job, &self.context.runtime);
+        self.tasks.insert(task.id(), name);
     }
 
     fn finished(&mut self, ended: Ended) {

@@ -6,6 +6,7 @@ mod commit;
 mod conflict;
 mod delete;
 mod directory;
+mod prefix;
 mod reconcile;
 mod relocate;
 pub(crate) mod subject;
@@ -122,7 +123,7 @@ pub(crate) async fn run(context: Arc<Context>, item: Item) -> Ended {
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// The step as it is now, if it still exists.
-fn fresh(context: &Context, seq: Seq) -> Result<Option<Step>> {
+pub(crate) fn fresh(context: &Context, seq: Seq) -> Result<Option<Step>> {
     let next = context.catalog.steps(Seq(seq.0.saturating_sub(1)), 1)?;
     Ok(next.into_iter().next().filter(|step| step.seq == seq))
 }

@@ -264,6 +264,23 @@ impl Queue {
         }
     }
 
+    /// The steps that block their domains.
+    #[must_use]
+    pub fn blocked_heads(&self) -> Vec<(String, Seq)> {
+        let blocked = self.domains.iter().filter(|(_, domain)| domain.head == Head::Blocked);
+        blocked.filter_map(|(name, domain)| Some((name.clone(), domain.waiting.front()?.seq))).collect()
+    }
+
+    /// What blocked `domain` is gone: its head is tried again.
+    pub fn unblock(&mut self, domain: &str) {
+        if let Some(domain) = self.domains.get_mut(domain).filter(|domain| domain.head == Head::Blocked) {
+            domain.head = Head::Waiting;
+            if let Some(head) = domain.waiting.front_mut() {
+                head.not_before = Timestamp(i64::MIN);
+            }
+        }
+    }
+
     /// Whether nothing of `domain` up to `seq` is left; true only after a complete scan.
     #[must_use]
     pub fn is_past(&self, domain: &str, seq: Seq) -> bool {

@@ -2,9 +2,10 @@
 //! to make way), and who answers for a staged file.
 
 use super::Catalog;
+use crate::catalog::tables::{Order, Why};
 use crate::catalog::{Place, PlaceId, Replica};
 use crate::error::Result;
-use crate::types::TierId;
+use crate::types::{Ino, TierId};
 
 /// Where copies wait that lay under another file's native key.
 const MOVED: &[u8] = b".tierfs/moved";
@@ -17,6 +18,48 @@ impl Catalog {
                 tx.set_place_owner(place.0, 0)?;
                 tx.prune_place(place.0)?;
             }
+            Ok(())
+        })
+    }
+
+    /// The first place on the way to the native one of `dir` on `tier` that belongs to another directory, with the directory
+    /// that should own it.
+    pub fn place_in_the_way(&self, dir: Ino, tier: TierId) -> Result<Option<(Place, Ino)>> {
+        self.engine.read(|tx| {
+            let mut down = Vec::new();
+            let mut at = dir;
+            while at != Ino::ROOT {
+                let Some((parent, name)) = tx.first_name(at)? else { return Ok(None) };
+                down.push((at, name));
+                at = parent;
+            }
+            let mut place = tx.tier(tier.0)?.root;
+            for (owner, name) in down.into_iter().rev() {
+                let Some(row) = tx.child_place(tier.0, place, &name)? else { return Ok(None) };
+                if row.ino != 0 && row.ino != owner.0 {
+                    return Ok(Some((tx.to_place(row.id)?, owner)));
+                }
+                place = row.id;
+            }
+            Ok(None)
+        })
+    }
+
+    /// The prefix `place` belongs to `heir` from now on, whose native place it is. Everything in it must have been imported: keys that have
+    /// rows stay with their files. The owner before gets an empty place of its own instead (`.tierfs/moved/<inode>`), which its step in
+    /// `domain` gives up once its files have left.
+    pub fn hand_over_place(&self, place: PlaceId, heir: Ino, domain: &str) -> Result<()> {
+        let aside = self.moved_place(self.place(place)?.tier)?;
+        self.engine.write(|tx| {
+            let row = tx.place_row(place.0)?;
+            let Some(before) = row.owner().filter(|before| *before != heir) else { return Ok(()) };
+            tx.set_place_owner(row.id, heir.0)?;
+            let name = before.to_string().into_bytes();
+            if tx.child_place(row.tier, aside.id.0, &name)?.is_none() {
+                tx.insert_place(row.tier, aside.id.0, &name, before.0)?;
+            }
+            tx.queue_reconcile(before, domain, Why::Names, Order::Keep)?;
+            tx.forget_natives();
             Ok(())
         })
     }

@@ -83,6 +83,20 @@ async fn the_rest_is_filled_after_the_last_close() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_read_before_the_fill_began_is_not_fetched_again() {
+    let rig = Rig::new(Remote::new());
+    let size = 3 * MIB;
+    let early = Reader::open(rig.remote.source(size), Arc::clone(&rig.streams), None);
+    early.read(0, 100_000).await.unwrap();
+    early.read(2 * MIB + 5, 4096).await.unwrap();
+    let late = rig.open(size);
+    late.read(0, 10).await.unwrap();
+    rig.directory.until(|directory| directory.hot_files().len() == 1).await;
+    assert!(rig.copy(size).unwrap() == content(0..size));
+    assert_eq!(rig.remote.sent(), size);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_nobody_reads_is_not_filled() {
     let rig = Rig::new(Remote::new());
     drop(rig.open(MIB));
@@ -104,6 +118,18 @@ async fn a_full_disk_ends_the_fill_and_reading_goes_on() {
     rig.directory.until(|directory| directory.hot_files().is_empty()).await;
     assert_eq!(reader.fill().unwrap().phase(), Phase::Dropped);
     assert!(rig.copy(8 * MIB).is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_can_not_be_read_is_read_from_home_instead() {
+    let rig = Rig::new(Remote::new());
+    let reader = rig.open(8 * MIB);
+    reader.read(0, 4096).await.unwrap();
+    rig.directory.until(|directory| directory.hot_files().len() == 1).await;
+    std::fs::File::options().write(true).open(&rig.directory.hot_files()[0]).unwrap().set_len(0).unwrap();
+    let mut buf = vec![0; 4096];
+    assert!(reader.try_read(4 * MIB, &mut buf).is_none());
+    assert!(reader.read(4 * MIB, 4096).await.unwrap() == content(4 * MIB..4 * MIB + 4096));
 }
 
 #[tokio::test]

@@ -65,6 +65,7 @@ fn last_use_moves_once_an_hour() {
     let path = directory.path(&put(&directory, &hot, "a", 1));
     let mtime = || fs::metadata(&path).unwrap().modified().unwrap();
     let first = mtime();
+    assert_eq!(first, SystemTime::from(clock.wall()), "adopted: used now");
     clock.advance(HOUR / 2);
     hot.find(&identity("a"), 1).unwrap();
     assert_eq!(mtime(), first);

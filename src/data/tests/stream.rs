@@ -56,7 +56,7 @@ async fn the_head_of_a_huge_object_moves_little() {
     let (remote, streams) = (Remote::new(), streams(512 * MIB));
     let reader = open(&remote, GIB, &streams);
     check(&reader, 0, 4096).await;
-    assert_eq!(*remote.requests.lock(), [0..128 * KIB]);
+    assert!(remote.requests.lock().iter().eq([&(0..128 * KIB)]), "one request");
     drop(reader);
     check(&open(&remote, GIB, &streams), 0, 4096).await;
     assert!(remote.sent() <= 2 * MIB, "{}", remote.sent());
@@ -109,7 +109,7 @@ async fn concurrent_readers_share_one_request() {
         remote.allow(3);
     };
     futures::future::join(all, release).await;
-    assert_eq!(*remote.requests.lock(), [0..128 * KIB]);
+    assert!(remote.requests.lock().iter().eq([&(0..128 * KIB)]), "one request");
 }
 
 #[tokio::test]

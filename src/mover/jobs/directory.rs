@@ -5,22 +5,19 @@
 //! depth first, with a page of names in memory per level. Each child's key is moved as it is: content that is still
 //! staged keeps its own place in the order.
 
-use crate::catalog::{DirEntry, Found, Observation, Place, Scope};
+use crate::catalog::{DirEntry, Place};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::jobs::commit::{Act, commit, make_parents, resident};
 use crate::mover::jobs::subject::{Subject, Target};
-use crate::mover::jobs::{Flow, Halt, attrs, conflict, reconcile, relocate, tidy};
+use crate::mover::jobs::{Flow, Halt, attrs, conflict, prefix, reconcile, relocate, tidy};
 use crate::tier::{RenameMode, Special};
 use crate::types::{FileKind, Ino};
 use std::sync::Arc;
 
 /// Names in memory per level.
 const PAGE: usize = 128;
-
-/// Names asked of a tier at a time.
-const LIST: usize = 1000;
 
 /// A directory whose content is being moved.
 struct Frame {
@@ -30,7 +27,7 @@ struct Frame {
 
 /// Brings the homes of a directory in line, with everything that lies under prefixes it had before.
 pub(crate) async fn reconcile(context: &Arc<Context>, subject: &Subject, domain: &str) -> Flow<()> {
-    move_whole(context, subject).await?;
+    move_whole(context, subject, domain).await?;
     if strays(context, subject.ino())?.is_empty() {
         return settle(context, subject.ino(), domain).await;
     }
@@ -77,41 +74,9 @@ async fn page_of_children(
 /// Begins with a directory: names that nobody has listed yet are imported, so that they come along.
 async fn open(context: &Arc<Context>, dir: Ino) -> Flow<Frame> {
     for place in strays(context, dir)?.iter().filter(|place| !place.listed) {
-        import(context, place).await?;
+        prefix::import(context, place).await?;
     }
     Ok(Frame { dir, after: 0 })
-}
-
-async fn import(context: &Arc<Context>, place: &Place) -> Flow<()> {
-    let tier = context.tier(place.tier)?;
-    let mut from = None;
-    loop {
-        let began = context.clock.wall();
-        let page = match tier.list(&place.key, b"", from, LIST).await {
-            Ok(page) => page,
-            Err(error) if error.kind() == Kind::NotFound => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let found = page
-            .entries
-            .iter()
-            .map(|entry| Ok(Found { entry, standing: conflict::standing(context, place, &entry.name)? }))
-            .collect::<Result<Vec<_>>>()?;
-        let observed = context.catalog.observe(&Observation {
-            place: place.id,
-            began,
-            found,
-            scope: Scope::Found,
-            defaults: context.defaults,
-            holds_owner_and_mode: tier.capabilities().owner_and_mode,
-            markers: tier.resident().is_none(),
-        })?;
-        context.announce(&observed);
-        match page.next {
-            Some(next) => from = Some(next),
-            None => return Ok(()),
-        }
-    }
 }
 
 /// Places of `dir` that it should not have: not native, or on a tier that can't be home of anything in it.
@@ -130,7 +95,7 @@ pub(crate) fn strays(context: &Context, dir: Ino) -> Result<Vec<Place>> {
 }
 
 /// One native rename per directory tier that may hold the directory, where nothing is in the way.
-async fn move_whole(context: &Arc<Context>, subject: &Subject) -> Flow<()> {
+async fn move_whole(context: &Arc<Context>, subject: &Subject, domain: &str) -> Flow<()> {
     let Some(name) = subject.names.first() else { return Ok(()) };
     let wanted = context.rules().tiers_under(&name.path);
     for place in strays(context, subject.ino())? {
@@ -138,7 +103,7 @@ async fn move_whole(context: &Arc<Context>, subject: &Subject) -> Flow<()> {
         if tier.resident().is_none() || !wanted.contains(&place.tier) {
             continue;
         }
-        let parent = context.catalog.ensure_place(name.parent, place.tier)?;
+        let parent = prefix::native(context, name.parent, place.tier, domain).await?;
         if context.catalog.native_place(subject.ino(), place.tier)?.is_some() {
             continue;
         }
@@ -193,11 +158,11 @@ fn remove_empty(result: Result<()>) -> Result<()> {
 async fn settle_marker(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<()> {
     let Some(subject) = Subject::look(context, dir)? else { return Ok(()) };
     let Some(name) = subject.names.first() else { return Ok(()) };
-    let mut target = name.target(context)?;
+    let mut target = name.target(context, domain).await?;
     let lock = (target.place.tier, target.key.clone());
     let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
     if target.tier.resident().is_some() {
-        return make_native(context, &subject, &target).await;
+        return make_native(context, &subject, &target, domain).await;
     }
     relocate::make_way(context, dir, &mut target, domain).await?;
     let inode = &subject.inode;
@@ -212,8 +177,8 @@ async fn settle_marker(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<(
 }
 
 /// A real directory has no row but its place.
-async fn make_native(context: &Arc<Context>, subject: &Subject, target: &Target) -> Flow<()> {
-    context.catalog.ensure_place(subject.ino(), target.place.tier)?;
+async fn make_native(context: &Arc<Context>, subject: &Subject, target: &Target, domain: &str) -> Flow<()> {
+    prefix::native(context, subject.ino(), target.place.tier, domain).await?;
     let (tier, key, inode) = (Arc::clone(&target.tier), target.key.clone(), subject.inode.clone());
     let make = move |context: &Context| {
         let resident = resident(tier.as_ref())?;

@@ -38,6 +38,9 @@ pub(crate) async fn run(context: &Arc<Context>, step: &Step, ino: Ino) -> Flow<u
 }
 
 async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u64> {
+    if relocate::learn(context, subject).await? {
+        return Err(Halt::Again);
+    }
     if subject.inode.attr.kind == FileKind::Directory {
         directory::reconcile(context, subject, &step.domain).await?;
         return Ok(0);
@@ -47,7 +50,7 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
     }
     let mut bytes = 0;
     for name in &subject.names {
-        let mut target = name.target(context)?;
+        let mut target = name.target(context, &step.domain).await?;
         bytes += bring(context, subject, &mut target, &step.domain).await?;
     }
     tidy::leftovers(context, subject.ino(), &step.domain).await?;
@@ -60,13 +63,16 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
 pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, domain: &str) -> Flow<()> {
     let _turn = context.inodes.take(&ino).map_err(|_busy| Halt::Again)?;
     let Some(subject) = Subject::look(context, ino)? else { return Ok(()) };
+    if relocate::learn(context, &subject).await? {
+        return Err(Halt::Again);
+    }
     let strays = relocate::strays(context, &subject)?;
     let Some(newest) = strays.iter().filter(|stray| has_content(stray)).max_by_key(|stray| stray.generation)
     else {
         return tidy::leftovers(context, ino, domain).await;
     };
     for name in &subject.names {
-        let mut target = name.target(context)?;
+        let mut target = name.target(context, domain).await?;
         if subject.inode.state == WriteState::Clean {
             bring(context, &subject, &mut target, domain).await?;
             continue;

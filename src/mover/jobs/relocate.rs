@@ -8,7 +8,7 @@ use crate::mover::jobs::commit::{Act, commit, resident, resolve};
 use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, conflict, upload};
 use crate::mover::status::Counters;
-use crate::types::Ino;
+use crate::types::{FileKind, Ino};
 use std::sync::Arc;
 
 /// Sees to it that `target` may be written for `ino`: the outcome of an earlier commit is learned, and the only
@@ -40,10 +40,15 @@ pub(crate) async fn make_way(
 /// same tier; its own step brings it to its native key later.
 async fn evacuate(context: &Arc<Context>, other: Ino, row: &Replica, domain: &str) -> Flow<()> {
     let Some(inode) = found(context.catalog.inode(other))? else { return Ok(()) };
+    if inode.attr.kind == FileKind::Directory {
+        // A marker: its directory's own step makes one where it belongs.
+        return Ok(());
+    }
     let others = context.catalog.replicas(other)?;
     let elsewhere = others.iter().any(|replica| {
         (replica.place, &replica.name) != (row.place, &row.name)
             && replica.generation >= row.generation
+            && replica.write_id.is_none()
             && (replica.staged || replica.version.is_some())
     });
     if elsewhere {
@@ -57,11 +62,22 @@ async fn evacuate(context: &Arc<Context>, other: Ino, row: &Replica, domain: &st
     target.refresh(context)?;
     if let Some(old) = target.row.clone().filter(|old| old.write_id.is_some()) {
         resolve(context, &old).await?;
-        target.refresh(context)?;
+        // What was learned may be that it is done.
+        return Err(Halt::Again);
     }
     transfer(context, &inode, row, &target).await?;
     context.catalog.queue(other, domain)?;
     Ok(())
+}
+
+/// Learns the outcome of commits of this inode that are still open; answers whether there were any.
+pub(crate) async fn learn(context: &Arc<Context>, subject: &Subject) -> Flow<bool> {
+    let mut any = false;
+    for row in subject.replicas.iter().filter(|row| row.write_id.is_some()) {
+        resolve(context, row).await?;
+        any = true;
+    }
+    Ok(any)
 }
 
 /// Brings the content of `source`, as it is, under `target` on the same or another tier.

@@ -5,6 +5,7 @@ use crate::catalog::{Inode, Place, Replica};
 use crate::error::Result;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
+use crate::mover::jobs::{Flow, prefix};
 use crate::policy::placement::Rules;
 use crate::tier::Tier;
 use crate::types::{Ino, Key, TierId};
@@ -96,9 +97,9 @@ impl Name {
     }
 
     /// The key at home that is native to this name; makes the rows of its directory.
-    pub(crate) fn target(&self, context: &Context) -> Result<Target> {
+    pub(crate) async fn target(&self, context: &Arc<Context>, domain: &str) -> Flow<Target> {
         let tier = context.tier(self.home)?;
-        let place = context.catalog.ensure_place(self.parent, self.home)?;
+        let place = prefix::native(context, self.parent, self.home, domain).await?;
         let row = context.catalog.replica_at(place.id, &self.name)?;
         let key = place.key.join(&self.name)?;
         Ok(Target { tier, place, name: self.name.clone(), key, row })

@@ -76,6 +76,10 @@ fn a_blocked_domain_waits_for_a_person_and_others_go_on() {
     assert!(queue.is_blocked("a") && !queue.is_past("a", Seq(1)) && queue.is_past("b", Seq(3)));
     queue.hurry("a", Seq(2));
     assert_eq!(seqs(&queue.start(at(0))), [1], "a flush tries it once more");
+    queue.finish("a", Seq(1), Verdict::Blocked);
+    assert_eq!(queue.blocked_heads(), [("a".to_owned(), Seq(1))]);
+    queue.unblock("a");
+    assert_eq!(seqs(&queue.start(at(0))), [1]);
 }
 
 #[test]

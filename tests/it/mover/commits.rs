@@ -42,10 +42,10 @@ async fn a_flush_ends_settling() {
 async fn a_flush_waits_for_its_scope_only() {
     let world = World::new().await;
     let gate = Gate::default();
-    world.write("other/slow", b"x");
+    world.write("other/slow", &vec![b'x'; 5 << 20]);
     let (mine, slow) = (world.write("mine/a", b"y"), world.ino("other"));
-    // Nothing of the other rule may be waited for.
-    world.faults.once(Operation::PutSpecial, Fault::Hang(gate.clone()));
+    // Only the big file of the other rule goes in blocks.
+    world.faults.once(Operation::PutBlock, Fault::Hang(gate.clone()));
     let report = world.mover().flush(FlushScope::Under(vec![slow]), Duration::from_secs(1));
     let report = report.await.unwrap();
     assert!(report.timed_out && !report.complete);
@@ -272,4 +272,19 @@ async fn a_file_homed_on_its_stage_is_renamed_into_place() {
     assert_eq!((std::fs::read(&path).unwrap(), inode_number(&path)), (b"bytes".to_vec(), before));
     world.assert_clean("native/f");
     assert!(world.stage_files().is_empty() && world.blobs().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_staged_file_becomes_the_hot_copy_where_the_rule_wants_one() {
+    use tierfs::data::{HotStore, Identity};
+    let world = World::new().await;
+    world.write("kept/f", b"hot");
+    world.flush().await;
+    world.assert_clean("kept/f");
+    let key = Key::parse("kept/f").unwrap();
+    let version = world.blob.head(&key).await.unwrap().version;
+    let hot = HotStore::new(world.scratch.clone(), world.clock.clone()).unwrap();
+    let copy = hot.find(&Identity { location: world.blob.location(), key, version }, 3).unwrap();
+    assert_eq!(std::io::read_to_string(copy.expect("a hot copy")).unwrap(), "hot");
+    assert!(world.stage_files().is_empty());
 }

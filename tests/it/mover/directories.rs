@@ -8,7 +8,7 @@ use tierfs::types::Ino;
 
 #[tokio::test(start_paused = true)]
 async fn a_renamed_directory_takes_all_along_listed_or_not() {
-    for fault in [0.0, 0.2] {
+    for fault in [0.0, 0.05] {
         let world = World::new().await;
         let mut expected = BTreeMap::new();
         for index in 0..25 {

@@ -191,7 +191,7 @@ impl World {
     }
 
     pub async fn flush(&self) -> FlushReport {
-        let report = self.mover().flush(FlushScope::All, HOUR).await.expect("an answer");
+        let report = self.mover().flush(FlushScope::All, 50 * HOUR).await.expect("an answer");
         assert!(report.complete, "{report:?}, {:?}", self.mover().status());
         report
     }
