@@ -1,1 +1,2 @@
 //! All integration tests in one binary: one link for everything.
+mod architecture;
