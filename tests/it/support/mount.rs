@@ -6,6 +6,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -157,7 +158,11 @@ impl<'a> MountBuilder<'a> {
         };
         writeln!(config, "url = \"{url}\"").expect("writing to a String");
         if url.starts_with("http") {
-            config.push_str("auth = \"key\"\n");
+            let key = place.join("key");
+            fs::write(&key, super::container::KEY).expect("a key file");
+            fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("chmod");
+            writeln!(config, "auth = \"key\"\nkey_file = \"{}\"", key.display())
+                .expect("writing to a String");
         }
         config + &self.rules
     }
@@ -300,6 +305,17 @@ impl Mount {
         self.tierfs(&["flush"]);
     }
 
+    /// The same for what is at or below `relative`, and what comes before it in its order.
+    pub fn flush_path(&self, relative: &str) {
+        let output = tierfs()
+            .arg("flush")
+            .arg(self.path(relative))
+            .stdin(Stdio::null())
+            .output()
+            .expect("the tierfs binary");
+        assert!(output.status.success(), "tierfs flush {relative}: {}\n{}", told(&output), self.log());
+    }
+
     /// `tierstat MOUNTPOINT…`, which must succeed; its standard output.
     pub fn tierstat(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tierstat"));
@@ -334,11 +350,12 @@ pub fn detach(mountpoint: &Path) {
     }
 }
 
-/// The tierfs binary with the emulator's credentials, ended when the calling thread ends.
+/// The tierfs binary without colours or credentials of this machine, ended when the calling thread ends.
 pub fn tierfs() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tierfs"));
-    command.env("AZURE_STORAGE_ACCOUNT_NAME", super::container::ACCOUNT);
-    command.env("AZURE_STORAGE_ACCOUNT_KEY", super::container::KEY);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AZURE_")) {
+        command.env_remove(name);
+    }
     command.env("NO_COLOR", "1");
     end_with_us(&mut command);
     command
