@@ -339,6 +339,15 @@ impl Drop for Mount {
     }
 }
 
+/// Sets how far the kernel reads ahead on what is mounted at `mountpoint`.
+pub fn set_read_ahead(mountpoint: &Path, kib: u32) {
+    use std::os::unix::fs::MetadataExt;
+    let device = fs::metadata(mountpoint).expect("stat").dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), kib.to_string())
+        .expect("read_ahead_kb");
+}
+
 /// Takes away whatever is mounted at `mountpoint`, in use or not.
 pub fn detach(mountpoint: &Path) {
     while wait::is_mounted(mountpoint) {
@@ -382,7 +391,8 @@ fn pid_of(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-fn pidfd(child: &Child) -> OwnedFd {
+/// Becomes readable when the child ends.
+pub fn pidfd(child: &Child) -> OwnedFd {
     pidfd_open(pid_of(child), PidfdFlags::empty()).expect("a pidfd of a child")
 }
 
