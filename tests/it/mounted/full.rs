@@ -38,7 +38,7 @@ fn on(mode: Mode, home: &str, run: impl FnOnce(&Path)) {
 
 /// Every regular file below `blob/` has its bytes in Blob under its own name.
 fn same_as_on_blob(tiers: &Tiers, mount: &Mount) {
-    let names = crate::support::tiers::files_below(&mount.path("blob"));
+    let names = crate::support::site::files_below(&mount.path("blob"));
     for name in names
         .iter()
         .filter(|name| mount.path("blob").join(name).symlink_metadata().is_ok_and(|s| s.is_file()))
@@ -127,7 +127,7 @@ fn run_python(script: &str, arguments: &[&str]) -> String {
 
 fn a_real_model(mode: Mode) {
     let source = project("target/model/unpacked");
-    let files = crate::support::tiers::files_below(&source);
+    let files = crate::support::site::files_below(&source);
     assert!(files.len() > 10, "no model in {}: tools/test.sh --full fetches it", source.display());
     let tiers = Tiers::with_azurite();
     let container = tiers.container();

@@ -8,13 +8,13 @@ pub mod blob_server;
 pub mod container;
 pub mod mount;
 pub mod proxy;
-pub mod tiers;
+pub mod site;
 pub mod wait;
 
 pub use container::Container;
 pub use mount::{Mode, Mount, MountBuilder};
 pub use proxy::Proxy;
-pub use tiers::{Blob, Tiers};
+pub use site::{Blob, Tiers};
 
 /// Bytes that no two calls with different seeds share and that don't compress to nothing.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! A real mount of the real binary: start, kill, mount again, ask its commands.
 
-use super::tiers::{Blob, Tiers};
+use super::site::{Blob, Tiers};
 use super::wait::{self, Mounted};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::fmt::Write as _;
