@@ -32,6 +32,23 @@ fn a_container_keeps_what_is_put_and_has_nothing_else() {
 }
 
 #[tokio::test]
+async fn directory_markers_are_told_from_empty_files() {
+    let container = tokio::task::spawn_blocking(Container::create).await.expect("a container");
+    let (service, name) =
+        container.url().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).expect("a url");
+    let store = client(&service, &name);
+    let mut attributes = object_store::Attributes::new();
+    attributes.insert(object_store::Attribute::Metadata("hdi_isfolder".into()), "true".into());
+    let marker = object_store::PutOptions { attributes, ..Default::default() };
+    store.put_opts(&Path::from("d"), "".into(), marker).await.expect("a put");
+    store.put(&Path::from("empty"), "".into()).await.expect("a put");
+    let seen = tokio::task::spawn_blocking(move || (container.names(), container.file_names()))
+        .await
+        .expect("names");
+    assert_eq!(seen, (vec!["d".to_owned(), "empty".to_owned()], vec!["empty".to_owned()]));
+}
+
+#[tokio::test]
 async fn the_proxy_counts_requests_and_holds_answers() {
     let container = tokio::task::spawn_blocking(Container::create).await.expect("a container");
     let proxy = Proxy::before(container.service());

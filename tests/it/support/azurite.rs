@@ -13,12 +13,24 @@ struct Emulator {
 /// Address of the emulator's account: `TIERFS_AZURITE_URL`, or of an emulator started for this process.
 pub fn service_url() -> String {
     static EMULATOR: OnceLock<Emulator> = OnceLock::new();
-    EMULATOR.get_or_init(|| running().unwrap_or_else(start)).service.clone()
+    EMULATOR.get_or_init(|| running().unwrap_or_else(started)).service.clone()
 }
 
 fn running() -> Option<Emulator> {
     let service = std::env::var("TIERFS_AZURITE_URL").ok()?.trim_end_matches('/').to_owned();
     Some(Emulator { service, _process: None })
+}
+
+/// The kernel ends the emulator with the thread that started it, so that thread must outlive every test.
+fn started() -> Emulator {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(sender.send(start()));
+        loop {
+            std::thread::park();
+        }
+    });
+    receiver.recv().expect("an emulator")
 }
 
 fn start() -> Emulator {

@@ -7,7 +7,7 @@ use object_store::azure::{
 };
 use object_store::client::{HttpConnector, HttpRequestBody, ReqwestConnector};
 use object_store::path::Path;
-use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{Attribute, ClientOptions, ObjectStore, ObjectStoreExt, PutPayload};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The emulator's well-known account.
@@ -81,6 +81,20 @@ impl Container {
     /// Removes a blob.
     pub fn delete(&self, name: &str) {
         self.runtime.block_on(self.store.delete(&parse(name))).expect("a delete");
+    }
+
+    /// Names of all blobs that are no directory markers.
+    pub fn file_names(&self) -> Vec<String> {
+        self.names().into_iter().filter(|name| !self.is_directory_marker(name)).collect()
+    }
+
+    /// Whether a blob stands for a directory, in the dialect of Azure's own tools.
+    fn is_directory_marker(&self, name: &str) -> bool {
+        let key = Attribute::Metadata("hdi_isfolder".into());
+        let found = self.runtime.block_on(self.store.get(&parse(name)));
+        found.is_ok_and(|found| {
+            found.meta.size == 0 && found.attributes.get(&key).is_some_and(|v| v.as_ref() == "true")
+        })
     }
 
     /// All names in it.

@@ -99,15 +99,15 @@ impl Tiers {
         names
     }
 
-    /// Names of files with content on the blob tier (no directory markers), sorted.
+    /// Names of the blobs that users see and that are no directory markers, sorted.
     pub fn blob_file_names(&self) -> Vec<String> {
-        let names = self.blob_names();
-        let is_directory = |name: &String| {
-            names
-                .iter()
-                .any(|other| other.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('/')))
+        let mut names = match &self.blob {
+            Blob::Azurite(container) => container.file_names(),
+            Blob::Directory(path) => files_below(path),
         };
-        names.iter().filter(|name| !is_directory(name)).cloned().collect()
+        names.retain(|name| !name.starts_with(".tierfs"));
+        names.sort();
+        names
     }
 
     /// Files below the scratch tier's root that users see, sorted.

@@ -37,7 +37,7 @@ pub fn for_mount(mountpoint: &Path, pidfd: impl AsFd) -> std::io::Result<Mounted
     let mut mountinfo = File::open("/proc/self/mountinfo")?;
     let deadline = Instant::now() + PATIENCE;
     loop {
-        // Reading to the end arms the next event: the kernel reports a change since the last read.
+        // No change is missed in between: poll reports any since the file was opened or polled last.
         if is_listed(&mut mountinfo, mountpoint)? {
             return Ok(Mounted::Yes);
         }
