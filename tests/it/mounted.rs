@@ -3,6 +3,7 @@
 mod bad_input;
 mod full;
 mod posix;
+mod promises;
 mod renames;
 mod sharing;
 mod sick;

@@ -63,6 +63,7 @@ pub struct MountBuilder<'a> {
     rules: String,
     mount_keys: String,
     blob_url: Option<String>,
+    blob_keys: String,
     environment: Vec<(String, String)>,
     options: Vec<String>,
 }
@@ -96,6 +97,13 @@ impl<'a> MountBuilder<'a> {
     /// With the blob tier at another address: a proxy's, another server's.
     pub fn blob_url(mut self, url: String) -> Self {
         self.blob_url = Some(url);
+        self
+    }
+
+    /// With a further line in `[tier.blob]`.
+    pub fn blob_key(mut self, line: &str) -> Self {
+        self.blob_keys.push_str(line);
+        self.blob_keys.push('\n');
         self
     }
 
@@ -164,7 +172,7 @@ impl<'a> MountBuilder<'a> {
             writeln!(config, "auth = \"key\"\nkey_file = \"{}\"", key.display())
                 .expect("writing to a String");
         }
-        config + &self.rules
+        config + &self.blob_keys + &self.rules
     }
 }
 
@@ -189,6 +197,7 @@ impl Mount {
             rules: RULES.to_owned(),
             mount_keys: String::new(),
             blob_url: None,
+            blob_keys: String::new(),
             environment: Vec::new(),
             options: Vec::new(),
         }

@@ -24,6 +24,7 @@ struct Shared {
     answer_bytes: AtomicU64,
     held: Mutex<bool>,
     released: Condvar,
+    cut: AtomicBool,
     stopping: AtomicBool,
 }
 
@@ -88,6 +89,16 @@ impl Proxy {
         *self.shared.held.lock() = true;
     }
 
+    /// From now on every connection breaks: the service is unreachable.
+    pub fn cut(&self) {
+        self.shared.cut.store(true, Ordering::SeqCst);
+    }
+
+    /// Connections work again.
+    pub fn mend(&self) {
+        self.shared.cut.store(false, Ordering::SeqCst);
+    }
+
     /// Lets the answers through again, those held back too.
     pub fn release(&self) {
         *self.shared.held.lock() = false;
@@ -143,6 +154,10 @@ fn accept(listener: &TcpListener, upstream: &str, shared: &Arc<Shared>) {
 fn pass_requests(client: &TcpStream, mut server: &TcpStream, shared: &Shared) -> io::Result<()> {
     let mut client = BufReader::with_capacity(256 << 10, client);
     while let Some(head) = read_head(&mut client)? {
+        if shared.cut.load(Ordering::SeqCst) {
+            client.get_ref().shutdown(std::net::Shutdown::Both)?;
+            return Ok(());
+        }
         let mut words = head.split(' ');
         let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
         shared.requests.lock().push(Request { method: method.to_owned(), target: target.to_owned() });
