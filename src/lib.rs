@@ -4,9 +4,18 @@
 //! only module that knows every concrete type. `tests/architecture.rs` checks the directions.
 
 pub mod catalog;
+pub mod cli;
 pub mod clock;
+pub mod config;
+pub mod control;
+pub mod data;
 pub mod error;
 pub mod failpoint;
+pub mod fuse;
+pub mod host;
+pub mod mount;
+pub mod mover;
 pub mod policy;
 pub mod tier;
 pub mod types;
+pub mod vfs;

@@ -1,1 +1,5 @@
-fn main() {}
+//! `tierfs`.
+
+fn main() -> std::process::ExitCode {
+    tierfs::cli::main()
+}

@@ -1,5 +1,13 @@
 //! Path rules: which tier is home, stage, hot and cold for a path. First match wins.
 
+mod braces;
+mod pattern;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use pattern::{Pattern, Reach};
+
 use crate::types::{Key, TierId};
 use std::time::Duration;
 
@@ -36,38 +44,102 @@ pub struct Rule {
 /// A rule as configured, before its pattern is compiled.
 pub type RuleSpec = Rule;
 
-/// All rules, compiled.
+/// All rules, compiled; the last one matches everything.
 #[derive(Debug)]
-pub struct Rules {}
+pub struct Rules(Vec<Compiled>);
+
+#[derive(Debug)]
+struct Compiled {
+    rule: Rule,
+    pattern: Pattern,
+    /// Earlier rules leave it nothing to match.
+    shadowed: bool,
+}
 
 impl Rules {
     /// Compiles the patterns (globset, literal separators; `p/**` matches `p` too).
     ///
     /// # Errors
     /// The index of the rule and what is wrong with its pattern.
-    pub fn new(_rules: Vec<RuleSpec>) -> Result<Self, (usize, String)> {
-        todo!()
+    pub fn new(rules: Vec<RuleSpec>) -> Result<Self, (usize, String)> {
+        let mut compiled: Vec<Compiled> = Vec::with_capacity(rules.len());
+        for (index, rule) in rules.into_iter().enumerate() {
+            let pattern = Pattern::parse(&rule.pattern).map_err(|wrong| (index, wrong))?;
+            let shadowed = pattern.is_shadowed_by(compiled.iter().map(|earlier| &earlier.pattern));
+            compiled.push(Compiled { rule, pattern, shadowed });
+        }
+        match compiled.last() {
+            Some(last) if last.pattern.matches_everything() => Ok(Self(compiled)),
+            Some(_) => Err((compiled.len() - 1, "the last rule must match everything: `**`".into())),
+            None => Err((0, "there is no rule; the last one must match everything: `**`".into())),
+        }
     }
 
     /// The rule for a path (config sees to it that the last one matches all).
-    pub fn rule(&self, _path: &Key) -> &Rule {
-        todo!()
+    #[must_use]
+    pub fn rule(&self, path: &Key) -> &Rule {
+        let last = self.0.len() - 1;
+        let first_match = self.0[..last].iter().find(|one| !one.shadowed && one.pattern.matches(path));
+        &first_match.unwrap_or(&self.0[last]).rule
     }
 
     /// Every tier that may be home of something at or below `dir`, each once, in rule order. Exact about rules
     /// that cover the whole subtree: later rules are out of reach then.
-    pub fn tiers_under(&self, _dir: &Key) -> Vec<TierId> {
-        todo!()
+    #[must_use]
+    pub fn tiers_under(&self, dir: &Key) -> Vec<TierId> {
+        let mut tiers = Vec::new();
+        for one in self.reaching(dir) {
+            if !tiers.contains(&one.rule.home) {
+                tiers.push(one.rule.home);
+            }
+        }
+        tiers
     }
 
-    /// Whether every path below `a` is placed as the same path below `b` would be: one rule covers each
-    /// whole subtree, and the two have equal home and stage.
-    pub fn same_under(&self, _a: &Key, _b: &Key) -> bool {
-        todo!()
+    /// Whether every path below `a` is placed as the same path below `b` would be: all rules that reach
+    /// into the two subtrees have one home and stage, or the same rules reach into both in the same way.
+    #[must_use]
+    pub fn same_under(&self, a: &Key, b: &Key) -> bool {
+        self.same_place_under(a, b) || self.same_rules_under(a, b)
+    }
+
+    fn same_place_under(&self, a: &Key, b: &Key) -> bool {
+        let mut places = self.reaching(a).chain(self.reaching(b)).map(|one| (one.rule.home, one.rule.stage));
+        let first = places.next();
+        places.all(|place| Some(place) == first)
+    }
+
+    fn same_rules_under(&self, a: &Key, b: &Key) -> bool {
+        let (mut below_a, mut below_b) = (self.reaching(a), self.reaching(b));
+        loop {
+            match (below_a.next(), below_b.next()) {
+                (Some(one), Some(other)) if std::ptr::eq(one, other) && one.pattern.same_below(a, b) => {}
+                (None, None) => return true,
+                _ => return false,
+            }
+        }
+    }
+
+    /// The rules that may match something at or below `dir`, to the first that matches all of it.
+    fn reaching<'a>(&'a self, dir: &'a Key) -> impl Iterator<Item = &'a Compiled> {
+        let mut covered = false;
+        self.0
+            .iter()
+            .filter(|one| !one.shadowed)
+            .map_while(move |one| {
+                if covered {
+                    return None;
+                }
+                let reach = one.pattern.reach(dir);
+                covered = reach == Reach::Everything;
+                Some((reach != Reach::Nothing).then_some(one))
+            })
+            .flatten()
     }
 
     /// Name of the order domain of a path: steps of one domain keep their order.
-    pub fn domain(&self, _path: &Key) -> String {
-        todo!()
+    #[must_use]
+    pub fn domain(&self, path: &Key) -> String {
+        format!("rule{}", self.rule(path).index)
     }
 }

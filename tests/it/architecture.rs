@@ -10,12 +10,13 @@ const MAX_LINES: usize = 700;
 const LEAVES: [&str; 5] = ["types", "error", "clock", "metrics", "failpoint"];
 
 /// Module → the modules it may name besides the leaves.
-const MAY_NAME: [(&str, &[&str]); 15] = [
+const MAY_NAME: [(&str, &[&str]); 16] = [
     ("types", &[]),
     ("error", &["types"]),
     ("clock", &["types"]),
     ("metrics", &[]),
     ("failpoint", &[]),
+    ("host", &[]),
     ("policy", &["types"]),
     ("tier", &[]),
     ("config", &["policy"]),
@@ -30,8 +31,10 @@ const MAY_NAME: [(&str, &[&str]); 15] = [
 ];
 
 /// Plain data of a lower module that another may speak of without knowing the module itself.
-const WORDS: [(&str, &str, &[&str]); 1] =
-    [("catalog", "tier", &["Entry", "NativeId", "Object", "RenameMode", "Special"])];
+const WORDS: [(&str, &str, &[&str]); 2] = [
+    ("catalog", "tier", &["Entry", "NativeId", "Object", "RenameMode", "Special"]),
+    ("fuse", "tier", &["RenameMode"]),
+];
 
 /// Crates that one folder alone may name.
 const FENCED: [(&str, &[&str]); 4] = [

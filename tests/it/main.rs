@@ -1,5 +1,9 @@
 //! All integration tests in one binary: one link for everything.
+
 mod architecture;
+mod contract;
 mod mounted;
+mod mover;
 mod rig;
 mod support;
+mod tiers;

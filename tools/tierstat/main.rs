@@ -1,1 +1,60 @@
-fn main() {}
+//! `tierstat`: where the data is, how full the tiers are, and first what needs a person.
+
+mod args;
+mod letters;
+mod ls;
+mod order;
+mod summary;
+mod walk;
+
+use args::{Args, Command};
+use clap::Parser;
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+use tierfs::control::target::TargetError;
+
+/// Why nothing could be shown.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{0}")]
+    Target(#[from] TargetError),
+    #[error("{0}")]
+    Said(String),
+    #[error("{0}")]
+    Output(#[from] io::Error),
+}
+
+impl Failure {
+    fn exit(&self) -> u8 {
+        match self {
+            Self::Target(TargetError::NotMounted { .. } | TargetError::Nothing) => 3,
+            Self::Target(TargetError::Several(_)) => 2,
+            Self::Target(_) | Self::Said(_) | Self::Output(_) => 1,
+        }
+    }
+
+    fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let mut out = BufWriter::new(io::stdout().lock());
+    let shown = show(&args, &mut out).and_then(|()| Ok(out.flush()?));
+    match shown {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("tierstat: {failure}");
+            ExitCode::from(failure.exit())
+        }
+    }
+}
+
+fn show(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    match &args.command {
+        None => summary::show(args.mountpoint.as_deref(), args.form(), out),
+        Some(Command::Ls(ls)) => ls::show(ls, out),
+    }
+}

@@ -9,6 +9,7 @@ pub mod container;
 pub mod mount;
 pub mod proxy;
 pub mod site;
+pub mod tiers;
 pub mod wait;
 
 pub use container::Container;

@@ -1,0 +1,267 @@
+//! What may be written on the command line. Help texts live here, behaviour does not.
+
+use super::log::Form;
+use super::options::MountOptions;
+use crate::config::{self, Example};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 usage or config, 3 not mounted, 4 timed out.";
+
+/// One namespace over Lustre, Azure Files and Azure Blob.
+#[derive(Debug, Parser)]
+#[command(name = "tierfs", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Mount what CONFIG describes; without arguments, list the mounts of this machine
+    #[command(after_help = format!("{}\n\n{EXIT_CODES}", super::options::HELP))]
+    Mount(MountArgs),
+    /// Wait until dirty data is at home, then unmount
+    #[command(visible_alias = "umount")]
+    Unmount(UnmountArgs),
+    /// Check CONFIG, reach every tier, and say what this kernel and container allow
+    Check(CheckArgs),
+    /// Show a config's values and their sources, an example, or all keys
+    Config(ConfigArgs),
+    /// See it work: three tiers in local directories, a real mount, a crash and a recovery
+    Demo(DemoArgs),
+    /// Wait until everything below PATHs is at home
+    Flush(FlushArgs),
+    /// Print where the resident copy of FILE is on its tier
+    Path(PathArgs),
+}
+
+/// `tierfs mount`
+#[derive(Debug, Args)]
+pub struct MountArgs {
+    /// The config file
+    #[arg(requires = "mountpoint")]
+    pub config: Option<PathBuf>,
+    /// An empty directory
+    pub mountpoint: Option<PathBuf>,
+    /// Mount options, separated by commas; may be given several times
+    #[arg(short = 'o', value_name = "OPTIONS", requires = "mountpoint")]
+    pub options: Vec<String>,
+    /// Stay in the foreground and log to stderr
+    #[arg(long, requires = "mountpoint")]
+    pub foreground: bool,
+    /// Log to FILE [default: stderr in the foreground, else /var/log/tierfs/NAME.log as root and
+    /// ~/.local/state/tierfs/NAME.log as user, NAME being the config's]
+    #[arg(long, value_name = "FILE", requires = "mountpoint")]
+    pub log: Option<PathBuf>,
+    /// Form of the log; TIERFS_LOG sets what is logged (info, debug, tierfs::mover=trace, ..)
+    #[arg(long, value_name = "FORM", value_enum, default_value_t, requires = "mountpoint")]
+    pub log_format: Form,
+    /// Where the daemon tells the command that started it how its start went
+    #[arg(long, value_name = "FD", hide = true, requires = "mountpoint")]
+    pub ready_fd: Option<i32>,
+}
+
+/// What `tierfs mount` is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum MountRequest {
+    /// List the mounts.
+    List,
+    /// Mount.
+    Mount {
+        /// The config file.
+        config: PathBuf,
+        /// Where.
+        mountpoint: PathBuf,
+        /// How.
+        options: MountOptions,
+        /// In the background, or here.
+        ground: Ground,
+    },
+}
+
+/// Where the daemon runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// It detaches once the mount is there.
+    Background,
+    /// It stays with the terminal.
+    Foreground,
+}
+
+impl MountArgs {
+    /// Reads the options.
+    ///
+    /// # Errors
+    /// All that is wrong with them, a line each.
+    pub fn request(self) -> Result<MountRequest, String> {
+        let (Some(config), Some(mountpoint)) = (self.config, self.mountpoint) else {
+            return Ok(MountRequest::List);
+        };
+        let ground = if self.foreground { Ground::Foreground } else { Ground::Background };
+        let options = MountOptions::parse(&self.options)?;
+        Ok(MountRequest::Mount { config, mountpoint, options, ground })
+    }
+}
+
+/// `tierfs unmount`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct UnmountArgs {
+    /// Where it is mounted
+    pub mountpoint: PathBuf,
+    /// Wait at most this long, then exit 4 and keep everything for the next mount [default: drain_timeout of the config]
+    #[arg(long, value_name = "DURATION", value_parser = config::duration)]
+    pub timeout: Option<Duration>,
+}
+
+/// `tierfs check`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct CheckArgs {
+    /// The config file
+    pub config: PathBuf,
+    /// Where it is to be mounted
+    pub mountpoint: Option<PathBuf>,
+}
+
+/// `tierfs config`
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// What to print.
+    #[command(subcommand)]
+    pub command: ConfigCommand,
+}
+
+/// `tierfs config …`
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print all values in force and where each came from, as TOML
+    Show {
+        /// The config file
+        config: PathBuf,
+    },
+    /// Print an example config to start from
+    Example {
+        /// Training with checkpoints, serving models, or preparing data
+        example: ExampleName,
+    },
+    /// Print the table of all keys, as Markdown
+    Keys,
+}
+
+/// Names of the examples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExampleName {
+    /// Multi-node training with checkpoints, datasets and models
+    Train,
+    /// An inference fleet: models on a share, read mostly
+    Serve,
+    /// Data preparation: from Blob to Blob over a local disk
+    Prep,
+}
+
+impl From<ExampleName> for Example {
+    fn from(name: ExampleName) -> Self {
+        match name {
+            ExampleName::Train => Self::Train,
+            ExampleName::Serve => Self::Serve,
+            ExampleName::Prep => Self::Prep,
+        }
+    }
+}
+
+/// `tierfs demo`
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Where to put it; must be empty or missing [default: a new temporary directory]
+    pub dir: Option<PathBuf>,
+}
+
+/// `tierfs flush`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct FlushArgs {
+    /// Files or directories in a mount
+    #[arg(value_name = "PATH", required_unless_present = "from_file")]
+    pub paths: Vec<PathBuf>,
+    /// Wait at most this long, then exit 4; the upload goes on
+    #[arg(long, value_name = "DURATION", value_parser = config::duration)]
+    pub timeout: Option<Duration>,
+    /// Don't wait: exit 0 if everything is at home, else 1
+    #[arg(long, conflicts_with = "timeout")]
+    pub check: bool,
+    /// Read more PATHs from FILE, one a line; - is stdin
+    #[arg(long, value_name = "FILE")]
+    pub from_file: Option<OsString>,
+    /// PATHs in FILE end with NUL instead of a newline
+    #[arg(short = '0', long = "null", requires = "from_file")]
+    pub null: bool,
+}
+
+/// `tierfs path`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct PathArgs {
+    /// A file in a mount
+    pub file: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        Cli::try_parse_from(line.split(' ')).map(|cli| cli.command)
+    }
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn mount_lists_or_mounts() {
+        let Command::Mount(list) = parse("tierfs mount").unwrap() else { panic!() };
+        assert_eq!(list.request(), Ok(MountRequest::List));
+        let Command::Mount(args) =
+            parse("tierfs mount c.toml /m -o ro,uid=5 --foreground -o allow_other").unwrap()
+        else {
+            panic!()
+        };
+        let Ok(MountRequest::Mount { config, mountpoint, options, ground }) = args.request() else {
+            panic!()
+        };
+        assert_eq!((config, mountpoint, ground), ("c.toml".into(), "/m".into(), Ground::Foreground));
+        assert!(options.read_only && options.allow_other && options.uid == Some(5));
+        assert!(parse("tierfs mount c.toml").is_err() && parse("tierfs mount -o ro").is_err());
+    }
+
+    #[test]
+    fn umount_is_unmount() {
+        let Command::Unmount(args) = parse("tierfs umount /m --timeout 90s").unwrap() else { panic!() };
+        assert_eq!((args.mountpoint, args.timeout), ("/m".into(), Some(Duration::from_secs(90))));
+        let said = parse("tierfs unmount /m --timeout 90").unwrap_err().to_string();
+        assert!(said.contains("write \"90s\" for seconds"), "{said}");
+    }
+
+    #[test]
+    fn flush_takes_paths_from_both_sides() {
+        assert!(parse("tierfs flush").is_err() && parse("tierfs flush a -0").is_err());
+        let Command::Flush(args) = parse("tierfs flush a b --from-file - -0").unwrap() else { panic!() };
+        assert_eq!((args.paths.len(), args.from_file, args.null), (2, Some("-".into()), true));
+        assert!(parse("tierfs flush a --check --timeout 1s").is_err());
+    }
+
+    #[test]
+    fn wrong_usage_ends_with_code_2() {
+        for line in ["tierfs", "tierfs frob", "tierfs config example lunch", "tierfs path"] {
+            assert_eq!(parse(line).unwrap_err().exit_code(), super::super::Exit::Usage as i32, "{line}");
+        }
+    }
+}

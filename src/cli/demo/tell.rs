@@ -1,0 +1,54 @@
+//! The demo's voice: numbered steps, short lines, 80 columns.
+
+use crate::cli::text::{Look, Style};
+
+/// Tells what happens.
+pub(super) struct Teller {
+    style: Style,
+    step: u32,
+}
+
+impl Teller {
+    pub(super) fn new() -> Self {
+        Self { style: Style::for_stdout(), step: 0 }
+    }
+
+    /// The first lines.
+    pub(super) fn opening(&self, lines: &[String]) {
+        println!("{}\n", self.style.paint(Look::Bold, "tierfs demo: one tree over three kinds of storage"));
+        for line in lines {
+            println!("  {line}");
+        }
+    }
+
+    /// A new step.
+    pub(super) fn step(&mut self, title: &str) {
+        self.step += 1;
+        println!("\n{}", self.style.paint(Look::Bold, &format!("{}. {title}", self.step)));
+    }
+
+    /// A line of a step.
+    pub(super) fn line(&self, text: &str) {
+        println!("   {text}");
+    }
+
+    /// A line of a step that says that something is as it should be.
+    pub(super) fn good(&self, text: &str) {
+        println!("   {} {text}", self.style.paint(Look::Good, "✓"));
+    }
+
+    /// A command that is run.
+    pub(super) fn command(&self, command: &str) {
+        println!("   {}", self.style.paint(Look::Dim, &format!("$ {command}")));
+    }
+
+    /// What a command said, as it said it.
+    pub(super) fn output(&self, text: &str) {
+        print!("{text}");
+    }
+
+    /// The last lines.
+    pub(super) fn end(&self, text: &str) {
+        println!("\n{}", self.style.paint(Look::Bold, text));
+    }
+}

@@ -1,0 +1,239 @@
+//! `[[rule]]`
+
+use super::{mount, some_text, tier, word};
+use crate::config::raw::Section;
+use crate::config::report::{Findings, WHOLE_FILE};
+use crate::config::section::{Located, Reader, quoted};
+use crate::config::show::{Origin, Shown};
+use crate::config::units;
+use crate::policy::placement::{Pattern, Promote};
+use std::time::Duration;
+
+/// `[[rule]]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleConfig {
+    /// Which paths.
+    pub path: String,
+    /// The tier that must end up with the durable copy.
+    pub home: String,
+    /// The directory tier that takes new bytes first; `home` itself if that is one.
+    pub stage: String,
+    /// Tiers for hot copies, nearest first.
+    pub hot: Vec<String>,
+    /// When a hot copy is made.
+    pub promote: Promote,
+    /// How long an upload waits after close.
+    pub settle: Duration,
+    /// How long changes by other tools may stay unseen; `None`: for ever.
+    pub revalidate: Option<Duration>,
+}
+
+pub(in crate::config) const PROMOTES: [(&str, Promote); 2] =
+    [("on-read", Promote::OnRead), ("never", Promote::Never)];
+
+/// What is known of a rule while the rest is checked.
+pub(super) struct Draft {
+    line: usize,
+    path: Option<Located<Compiled>>,
+    home: Option<String>,
+    stage: Option<String>,
+    hot: Vec<String>,
+    promote: Promote,
+    settle: Duration,
+    revalidate: Option<Duration>,
+}
+
+type Compiled = (String, Pattern);
+
+impl Draft {
+    pub(super) fn uses(&self, tier: &str) -> bool {
+        let tiers = [&self.home, &self.stage].into_iter().flatten().chain(&self.hot);
+        tiers.into_iter().any(|used| used == tier)
+    }
+
+    pub(super) fn finish(self) -> Option<RuleConfig> {
+        let Self { hot, promote, settle, revalidate, .. } = self;
+        let (path, home, stage) = (self.path?.value.0, self.home?, self.stage?);
+        Some(RuleConfig { path, home, stage, hot, promote, settle, revalidate })
+    }
+}
+
+pub(super) struct Rules {
+    pub(super) drafts: Vec<Draft>,
+    pub(super) shown: Vec<Shown>,
+}
+
+pub(super) fn read_all(
+    sections: Vec<Section>,
+    tiers: &[tier::Draft],
+    mount: &mount::Draft,
+    findings: &mut Findings,
+) -> Rules {
+    let read = sections.into_iter().map(|section| read(section, tiers, mount, findings));
+    let (drafts, shown): (Vec<_>, Vec<_>) = read.unzip();
+    check_last(&drafts, tiers, findings);
+    warn_of_shadowed(&drafts, findings);
+    warn_of_bare_names(&drafts, findings);
+    Rules { drafts, shown }
+}
+
+fn read(
+    section: Section,
+    tiers: &[tier::Draft],
+    mount: &mount::Draft,
+    findings: &mut Findings,
+) -> (Draft, Shown) {
+    let mut reader = Reader::new(section, findings);
+    for (key, better) in [("path", "\"datasets/**\""), ("home", "\"the tier that keeps these files\"")] {
+        if !reader.has(key) {
+            reader.missing(&format!("has no `{key}`; write {key} = {better}"));
+        }
+    }
+    let path = reader.given("path", &|text| Ok((text.to_owned(), Pattern::parse(text)?)));
+    let home = reader.given("home", &|name| match tiers.iter().find(|tier| tier.name == name) {
+        Some(tier) => Ok(tier),
+        None => Err(tier::unknown(name, tiers)),
+    });
+    let home = home.map(|home| home.value);
+    let hot = read_hot(&mut reader, tiers, home);
+    let stage = read_stage(&mut reader, tiers, mount, home, &hot);
+    let promote = read_promote(&mut reader);
+    let settle = reader.value("settle", &units::duration).value;
+    let revalidate = read_revalidate(&mut reader, home);
+    let (line, home) = (reader.line(), home.map(|home| home.name.clone()));
+    (Draft { line, path, home, stage, hot, promote, settle, revalidate }, reader.finish())
+}
+
+fn read_hot(reader: &mut Reader<'_>, tiers: &[tier::Draft], home: Option<&tier::Draft>) -> Vec<String> {
+    let given =
+        reader.list("hot", &|name| match tier::must_be_directory(name, tiers, "a tier for hot copies") {
+            Some(wrong) => Err(wrong),
+            None if home.is_some_and(|home| home.name == name) => {
+                Err("is the home already; remove it".into())
+            }
+            None => Ok(name.to_owned()),
+        });
+    let mut hot: Vec<String> = Vec::new();
+    for Located { value, line } in given {
+        if hot.contains(&value) {
+            reader.problem(line, format!("hot names tier {value} twice; keep one"));
+        } else {
+            hot.push(value);
+        }
+    }
+    hot
+}
+
+fn read_stage(
+    reader: &mut Reader<'_>,
+    tiers: &[tier::Draft],
+    mount: &mount::Draft,
+    home: Option<&tier::Draft>,
+    hot: &[String],
+) -> Option<String> {
+    let in_place = home
+        .filter(|home| home.kind.is_some_and(tier::TierKind::is_directory))
+        .map(|home| home.name.as_str());
+    let given =
+        reader.given("stage", &|name| match (tier::must_be_directory(name, tiers, "a stage"), in_place) {
+            (Some(wrong), _) => Err(wrong),
+            (None, Some(home)) if home != name => {
+                Err(format!("is not used: files at home on {home} are written in place; remove it"))
+            }
+            (None, _) => some_text(name),
+        });
+    if let Some(home) = in_place {
+        return Some(home.to_owned());
+    }
+    if given.is_some() || reader.has("stage") {
+        return given.map(|given| given.value);
+    }
+    let (stage, from) = match (hot.first(), &mount.stage) {
+        (Some(first), _) => (first.clone(), "`hot`".to_owned()),
+        (None, Some(stage)) => (stage.value.clone(), format!("[mount] stage, line {}", stage.line)),
+        // What was given for it is wrong already.
+        (None, None) if reader.has("hot") || home.is_none_or(|home| home.kind.is_none()) => return None,
+        (None, None) => {
+            reader.missing("needs a stage, for a blob tier takes no bytes until a file is closed; write stage = \"a directory tier\" here or in [mount]");
+            return None;
+        }
+    };
+    reader.note("stage", quoted(&stage), Origin::Inherited { from });
+    Some(stage)
+}
+
+fn read_promote(reader: &mut Reader<'_>) -> Promote {
+    let default = if reader.has("hot") { "on-read" } else { "never" };
+    let promote = reader.value_or("promote", default, Origin::Default, &|text| word(text, &PROMOTES));
+    if promote.value == Promote::OnRead && !reader.has("hot") {
+        reader.problem(
+            promote.line,
+            "promote = \"on-read\" has nowhere to promote to; write hot = \"a directory tier\"",
+        );
+    }
+    promote.value
+}
+
+fn read_revalidate(reader: &mut Reader<'_>, home: Option<&tier::Draft>) -> Option<Duration> {
+    let given = reader.given("revalidate", &units::duration_or_never);
+    match (given, home) {
+        (Some(given), _) => given.value,
+        (None, Some(home)) => {
+            let from = format!("[tier.{}]", home.name);
+            if let Some(value) = home.shown.value("revalidate") {
+                reader.note("revalidate", value.to_owned(), Origin::Inherited { from });
+            }
+            home.revalidate.value
+        }
+        (None, None) => None,
+    }
+}
+
+fn check_last(rules: &[Draft], tiers: &[tier::Draft], findings: &mut Findings) {
+    let likely =
+        tiers.iter().find(|tier| tier.kind.is_some_and(tier::TierKind::is_directory)).or(tiers.first());
+    let likely = likely.map_or("a tier", |tier| tier.name.as_str());
+    let better = format!("[[rule]] with path = \"**\" and home = \"{likely}\"");
+    match rules.last() {
+        None => {
+            findings.missing(WHOLE_FILE, format!("there is no rule, so no file has a home; add {better}"))
+        }
+        Some(last) => {
+            let Some(path) = &last.path else { return };
+            if !path.value.1.matches_everything() {
+                findings.missing(path.line, format!("the last rule does not match everything, so some files have no home; add {better} after it"));
+            }
+        }
+    }
+}
+
+fn warn_of_shadowed(rules: &[Draft], findings: &mut Findings) {
+    for (at, rule) in rules.iter().enumerate() {
+        let Some(path) = &rule.path else { continue };
+        let earlier = || rules[..at].iter().filter_map(|rule| Some((rule.line, &rule.path.as_ref()?.value)));
+        if !path.value.1.is_shadowed_by(earlier().map(|(_, (_, pattern))| pattern)) {
+            continue;
+        }
+        let alone = earlier().find(|(_, (_, pattern))| path.value.1.is_shadowed_by(std::iter::once(pattern)));
+        let by = alone.map_or_else(
+            || "the rules before it match".into(),
+            |(line, (text, _))| format!("the rule \"{text}\" (line {line}) matches"),
+        );
+        findings.warning(
+            path.line,
+            format!("rule \"{}\" never matches: {by} all of it; put it first, or remove it", path.value.0),
+        );
+    }
+}
+
+/// `datasets` where `datasets/**` was meant.
+fn warn_of_bare_names(rules: &[Draft], findings: &mut Findings) {
+    for path in rules.iter().filter_map(|rule| rule.path.as_ref()) {
+        let text = &path.value.0;
+        let last = text.rsplit('/').next().unwrap_or(text);
+        if !last.contains(['*', '?', '[', '{', '\\', '}', '.']) {
+            let better = format!("if it is a directory, write \"{text}/**\" for it and all below it");
+            findings.warning(path.line, format!("rule \"{text}\" matches nothing but that name; {better}"));
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Every key of the config in one table: what the README shows, what errors suggest, what a default is.
+
+use std::fmt::Write as _;
+
+/// A kind of section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SectionKind {
+    /// `[mount]`
+    Mount,
+    /// `[tier.NAME]`
+    Tier,
+    /// `[[rule]]`
+    Rule,
+}
+
+impl SectionKind {
+    /// All of them, in the order of the README.
+    pub const ALL: [Self; 3] = [Self::Mount, Self::Tier, Self::Rule];
+
+    /// As it is written.
+    #[must_use]
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Mount => "[mount]",
+            Self::Tier => "[tier.NAME]",
+            Self::Rule => "[[rule]]",
+        }
+    }
+}
+
+/// For which tiers a key means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everywhere in its section.
+    All,
+    /// `lustre`, `azure-files` and `local`.
+    DirectoryTiers,
+    /// `blob`.
+    BlobTiers,
+}
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Any text.
+    Text,
+    /// An absolute path.
+    Path,
+    /// A URL.
+    Url,
+    /// Bytes with a unit.
+    Size,
+    /// A share of a whole.
+    Percent,
+    /// A duration with a unit.
+    Duration,
+    /// The name of a tier.
+    Tier,
+    /// One tier or a list of them.
+    Tiers,
+    /// A glob over paths below the mount.
+    Glob,
+    /// One of these words.
+    Words(&'static [&'static str]),
+}
+
+impl Unit {
+    /// For the table.
+    fn describe(self) -> String {
+        match self {
+            Self::Text => "text".into(),
+            Self::Path => "absolute path".into(),
+            Self::Url => "URL".into(),
+            Self::Size => "size (`\"512MiB\"`)".into(),
+            Self::Percent => "percent (`\"85%\"`)".into(),
+            Self::Duration => "duration (`\"10m\"`)".into(),
+            Self::Tier => "tier".into(),
+            Self::Tiers => "tier, or list of tiers".into(),
+            Self::Glob => "glob".into(),
+            Self::Words(words) => {
+                words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+
+    /// A value that would be right, for errors.
+    pub(super) fn example(self) -> &'static str {
+        match self {
+            Self::Text => "\"some text\"",
+            Self::Path => "\"/an/absolute/path\"",
+            Self::Url => "\"https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX\"",
+            Self::Size => "\"512MiB\"",
+            Self::Percent => "\"85%\"",
+            Self::Duration => "\"10m\"",
+            Self::Tier => "\"scratch\"",
+            Self::Tiers => "\"scratch\" or [\"nvme\", \"scratch\"]",
+            Self::Glob => "\"datasets/**\"",
+            Self::Words(_) => "one of its words in quotes",
+        }
+    }
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyInfo {
+    /// Where it stands.
+    pub section: SectionKind,
+    /// Its name.
+    pub name: &'static str,
+    /// For which tiers.
+    pub scope: Scope,
+    /// How its value is written.
+    pub unit: Unit,
+    /// The default as it would be written, or in words where it depends on other keys.
+    pub default: DefaultValue,
+    /// Whether a changed value is taken up without a new mount.
+    pub reloadable: Reload,
+    /// One line.
+    pub doc: &'static str,
+}
+
+/// What holds when a key is not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultValue {
+    /// The key must be given.
+    Required,
+    /// This text.
+    Text(&'static str),
+    /// Something that depends on the rest of the config.
+    Depends(&'static str),
+    /// Nothing.
+    None,
+}
+
+/// Whether a changed value is taken up without a new mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// Only a new mount takes it up.
+    AtMount,
+}
+
+const fn key(
+    section: SectionKind,
+    name: &'static str,
+    scope: Scope,
+    unit: Unit,
+    default: DefaultValue,
+    doc: &'static str,
+) -> KeyInfo {
+    KeyInfo { section, name, scope, unit, default, reloadable: Reload::AtMount, doc }
+}
+
+/// The kinds of tiers.
+pub(super) const KINDS: &[&str] = &["lustre", "azure-files", "local", "blob"];
+/// The ways to sign in.
+pub(super) const AUTHS: &[&str] = &["auto", "msi", "workload", "spn", "sas", "key", "cli"];
+/// The ways to promote.
+pub(super) const PROMOTES: &[&str] = &["on-read", "never"];
+
+use DefaultValue::{Depends, None, Required, Text};
+use Scope::{All, BlobTiers, DirectoryTiers};
+use SectionKind::{Mount, Rule, Tier};
+
+/// The table.
+#[rustfmt::skip]
+pub const KEYS: &[KeyInfo] = &[
+    key(Mount, "catalog", All, Unit::Url, Depends("sqlite:///var/lib/tierfs/<config file's name>.db"),
+        "the database of names, attributes and placement; \"memory\" forgets it with the mount"),
+    key(Mount, "control", All, Unit::Path, Depends("/run/tierfs/<config file's name>.sock"),
+        "the socket for the commands and `tierstat`"),
+    key(Mount, "memory", All, Unit::Size, Text("512MiB"),
+        "block cache, read-ahead and upload buffers together; at least 64MiB"),
+    key(Mount, "drain_timeout", All, Unit::Duration, Text("10m"),
+        "how long `unmount` and SIGTERM wait for dirty data before they exit non-zero and keep it"),
+    key(Mount, "stage", All, Unit::Tier, None,
+        "the directory tier where rules without `stage` or `hot` stage"),
+    key(Tier, "kind", All, Unit::Words(KINDS), Required,
+        "what the tier is; all but `blob` are directories"),
+    key(Tier, "path", DirectoryTiers, Unit::Path, Required,
+        "the directory on the mounted file system; only `.tierfs/` in it is tierfs's own"),
+    key(Tier, "url", BlobTiers, Unit::Url, Required,
+        "`https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX`, `az://CONTAINER/PREFIX` (account from AZURE_STORAGE_ACCOUNT), `http://HOST:PORT/ACCOUNT/CONTAINER` (emulators) or `file:///DIR` (demo)"),
+    key(Tier, "capacity", All, Unit::Size, Text("unlimited"),
+        "what may be used here; \"unlimited\" is what the file system says (Blob: 5PiB, for `df`)"),
+    key(Tier, "high_water", DirectoryTiers, Unit::Percent, Text("85%"),
+        "of capacity: above it hot copies are dropped"),
+    key(Tier, "low_water", DirectoryTiers, Unit::Percent, Text("75%"),
+        "of capacity: where dropping hot copies stops"),
+    key(Tier, "auth", BlobTiers, Unit::Words(AUTHS), Text("auto"),
+        "how to sign in: managed identity, workload identity, service principal, SAS, account key, az CLI; \"auto\" takes what is there"),
+    key(Tier, "client_id", BlobTiers, Unit::Text, None,
+        "which managed identity or service principal"),
+    key(Tier, "sas_file", BlobTiers, Unit::Path, None,
+        "a file with the SAS token (or AZURE_STORAGE_SAS_TOKEN)"),
+    key(Tier, "key_file", BlobTiers, Unit::Path, None,
+        "a file with the account key (or AZURE_STORAGE_ACCESS_KEY)"),
+    key(Tier, "revalidate", All, Unit::Duration, Depends("local, lustre: 1s; azure-files: 30s; blob: 60s"),
+        "how long changes by other tools may stay unseen; \"never\" for immutable data"),
+    key(Tier, "deadline", All, Unit::Duration, Text("60s"),
+        "how long a caller waits for the tier, retries included, before EIO or ETIMEDOUT (uploads never give up)"),
+    key(Rule, "path", All, Unit::Glob, Required,
+        "which paths, relative to the mount; `p/**` is `p` and all below it; the first rule that matches wins"),
+    key(Rule, "home", All, Unit::Tier, Required,
+        "the tier that must end up with the durable copy"),
+    key(Rule, "stage", All, Unit::Tier, Depends("for a blob home: the first `hot` tier, else [mount] stage"),
+        "the directory tier that takes new bytes first"),
+    key(Rule, "hot", All, Unit::Tiers, None,
+        "directory tiers for hot copies, nearest first"),
+    key(Rule, "promote", All, Unit::Words(PROMOTES), Depends("on-read with `hot`, else never"),
+        "when a file read from afar gets a hot copy"),
+    key(Rule, "settle", All, Unit::Duration, Text("2s"),
+        "how long an upload waits after close: renames, rewrites and deletes within it cost nothing"),
+    key(Rule, "revalidate", All, Unit::Duration, Depends("the home tier's"),
+        "as in a tier, for these paths"),
+];
+
+/// The key of this name in this kind of section.
+#[must_use]
+pub fn find(section: SectionKind, name: &str) -> Option<&'static KeyInfo> {
+    KEYS.iter().find(|key| key.section == section && key.name == name)
+}
+
+/// The README's table.
+#[must_use]
+pub fn markdown() -> String {
+    let mut table =
+        String::from("| key | value | default | reload | what it is |\n| --- | --- | --- | --- | --- |\n");
+    for section in SectionKind::ALL {
+        for key in KEYS.iter().filter(|key| key.section == section) {
+            let default = match key.default {
+                Required => "required".to_owned(),
+                Text(text) => format!("`\"{text}\"`"),
+                Depends(words) => words.to_owned(),
+                None => "none".to_owned(),
+            };
+            let scope = match key.scope {
+                All => "",
+                DirectoryTiers => "directory tiers: ",
+                BlobTiers => "blob tiers: ",
+            };
+            let reload = match key.reloadable {
+                Reload::AtMount => "no",
+            };
+            // Writing to a String can't fail.
+            let _ = writeln!(
+                table,
+                "| `{} {}` | {} | {} | {reload} | {scope}{} |",
+                section.heading(),
+                key.name,
+                key.unit.describe(),
+                escaped(&default),
+                escaped(key.doc)
+            );
+        }
+    }
+    table
+}
+
+/// `<name>` outside backticks would be taken for HTML.
+fn escaped(text: &str) -> String {
+    text.replace('<', "&lt;").replace('>', "&gt;")
+}

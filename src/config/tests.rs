@@ -1,0 +1,387 @@
+//! Whole configs: what is understood, and what is said about mistakes.
+
+use super::*;
+use crate::policy::placement::Promote;
+use crate::types::Key;
+use std::time::Duration;
+
+const GOOD: &str = include_str!("tests/good.toml");
+
+fn environment(name: &str) -> Option<String> {
+    match name {
+        "TEAM" => Some("blue".into()),
+        "AZURE_STORAGE_ACCOUNT" => Some("myaccount".into()),
+        "HOSTNAME" => Some("vm1".into()),
+        _ => None,
+    }
+}
+
+fn parse(text: &str) -> Result<(Config, Vec<Warning>), Problems> {
+    Config::parse(Path::new("conf/train.toml"), text, Environment::new(&environment))
+}
+
+/// All problems (or warnings) as text.
+fn said(text: &str) -> String {
+    match parse(text) {
+        Err(problems) => problems.to_string(),
+        Ok((_, warnings)) => warnings.iter().map(|warning| format!("{warning}\n")).collect(),
+    }
+}
+
+/// The smallest config, with `more` in its only tier, rule or mount section.
+fn small(mount: &str, tier: &str, rule: &str) -> String {
+    format!(
+        "[mount]\n{mount}\n[tier.disk]\nkind = \"local\"\npath = \"/disk\"\n[tier.blob]\nkind = \"blob\"\n\
+         url = \"az://box\"\n{tier}\n[[rule]]\npath = \"b/**\"\nhome = \"blob\"\nstage = \"disk\"\n{rule}\n\
+         [[rule]]\npath = \"**\"\nhome = \"disk\"\n"
+    )
+}
+
+#[track_caller]
+fn assert_said(text: &str, expected: &str) {
+    let said = said(text);
+    assert!(said.contains(expected), "expected {expected:?} in:\n{said}\nof:\n{text}");
+}
+
+#[test]
+fn a_good_config_is_understood() {
+    let (config, warnings) = parse(GOOD).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(config.mount.catalog, Catalog::Sqlite("/var/lib/tierfs/train.db".into()));
+    assert_eq!(config.mount.control, Path::new("/run/tierfs/train.sock"));
+    assert_eq!((config.mount.memory, config.mount.drain_timeout), (1 << 30, Duration::from_secs(600)));
+
+    let scratch = config.tier("scratch").unwrap();
+    assert_eq!((scratch.kind, scratch.capacity), (TierKind::Lustre, Some(120 << 40)));
+    assert_eq!(scratch.directory().unwrap().path, Path::new("/lustre/scratch/blue"));
+    let Storage::Blob(blob) = &config.tier("blob").unwrap().storage else { panic!("not a blob tier") };
+    assert_eq!(blob.auth, Auth::Auto);
+    let revalidate = |name| config.tier(name).unwrap().revalidate.map(|time| time.as_secs());
+    assert_eq!(
+        [revalidate("scratch"), revalidate("share"), revalidate("blob")],
+        [Some(1), Some(30), Some(60)]
+    );
+
+    let [checkpoints, datasets, models, rest] = config.rules.as_slice() else { panic!("four rules") };
+    assert_eq!((checkpoints.stage.as_str(), checkpoints.promote), ("scratch", Promote::Never));
+    assert_eq!((datasets.stage.as_str(), datasets.promote), ("nvme", Promote::OnRead));
+    assert_eq!(
+        (datasets.hot.as_slice(), datasets.revalidate),
+        (&["nvme".to_owned(), "scratch".into()][..], None)
+    );
+    assert_eq!((models.stage.as_str(), models.revalidate), ("share", Some(Duration::from_secs(30))));
+    assert_eq!((rest.home.as_str(), rest.settle), ("scratch", Duration::from_secs(2)));
+}
+
+#[test]
+fn rules_get_the_ids_of_their_tiers() {
+    let (config, _) = parse(GOOD).unwrap();
+    let id = |name: &str| TierId(u32::try_from(name.len()).unwrap());
+    let rules = config.rules(id);
+    let rule = rules.rule(&Key::parse("datasets/a.tar").unwrap());
+    assert_eq!(
+        (rule.home, rule.stage, rule.hot.as_slice()),
+        (id("blob"), id("nvme"), &[id("nvme"), id("scratch")][..])
+    );
+    assert_eq!(rules.rule(&Key::parse("x").unwrap()).home, id("scratch"));
+}
+
+#[test]
+fn ten_mistakes_are_told_at_once() {
+    let found = parse(include_str!("tests/ten_mistakes.toml")).unwrap_err();
+    assert_eq!(found.to_string(), include_str!("tests/ten_mistakes.txt").trim_end());
+}
+
+#[test]
+fn show_tells_where_values_came_from() {
+    let (config, _) = parse(GOOD).unwrap();
+    assert_eq!(config.show().to_string(), include_str!("tests/good_shown.toml"));
+}
+
+#[test]
+fn what_show_prints_means_the_same() {
+    for text in [GOOD, Example::Train.text(), Example::Serve.text(), Example::Prep.text()] {
+        let (config, _) = parse(text).unwrap();
+        let (again, _) = parse(&config.show().to_string()).unwrap();
+        assert_eq!((&again.mount, &again.tiers, &again.rules), (&config.mount, &config.tiers, &config.rules));
+    }
+}
+
+#[test]
+fn examples_load_without_a_warning() {
+    for example in Example::ALL {
+        let (_, warnings) =
+            parse(example.text()).unwrap_or_else(|found| panic!("{}: {found}", example.name()));
+        assert_eq!(warnings, [], "{}", example.name());
+    }
+}
+
+#[test]
+fn words_of_the_table_are_the_words_understood() {
+    assert_eq!(TierKind::WORDS.map(|(word, _)| word), keys::KINDS);
+    assert!(TierKind::WORDS.iter().all(|(word, kind)| kind.word() == *word));
+    assert_eq!(Auth::WORDS.map(|(word, _)| word), keys::AUTHS);
+    assert_eq!(checked::PROMOTES.map(|(word, _)| word), keys::PROMOTES);
+}
+
+#[test]
+fn every_key_is_unique_and_has_a_readable_default() {
+    for (at, key) in keys::KEYS.iter().enumerate() {
+        assert!(!keys::KEYS[..at].iter().any(|other| (other.section, other.name) == (key.section, key.name)));
+        assert!(!key.doc.contains('|') && !key.doc.ends_with('.'), "{}", key.name);
+    }
+}
+
+#[test]
+fn the_readme_has_the_table_of_keys() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let Ok(readme) = std::fs::read_to_string(readme) else { return };
+    let section = readme
+        .split_once("<!-- config-keys -->")
+        .and_then(|(_, rest)| rest.split_once("<!-- /config-keys -->"));
+    let (section, _) = section.expect("README.md has the markers of the table of keys");
+    assert_eq!(
+        section.trim(),
+        keys::markdown().trim(),
+        "put the output of `tierfs config keys` between the markers"
+    );
+}
+
+#[test]
+fn mistakes_in_syntax_hide_no_others() {
+    assert_said(
+        "[mount]\nmemory = 512MiB\nstage = \"nobody\"\n",
+        "conf/train.toml:2: `512MiB` is not in quotes; write \"512MiB\"",
+    );
+    assert_said(
+        "[mount]\nmemory = 512MiB\nstage = \"nobody\"\n",
+        "conf/train.toml:3: stage = \"nobody\" is no tier",
+    );
+    assert_said("[mount]\nmemory = \"1\nx = 1\n", "conf/train.toml:2: not TOML");
+    assert_said("[mount]\nmemory = \"1GB\"\nmemory = \"2GB\"\n", ":3: `memory` is given twice; keep one");
+    assert_said("[tier.a\nkind = \"local\"\n", ":1: not TOML");
+    assert!(
+        !said("[tier.a\nkind = \"local\"\n").contains("there is no tier"),
+        "it may be the unreadable one"
+    );
+}
+
+#[test]
+fn wrong_sections_are_told() {
+    assert_said("[mounts]\n", ":1: section [mounts] is unknown; did you mean [mount]?");
+    assert_said("[tiers.a]\nkind = \"local\"\n", "did you mean [tier.NAME]?");
+    assert_said("[[rules]]\npath = \"**\"\n", "section [[rules]] is unknown; did you mean [[rule]]?");
+    assert_said("[rule]\npath = \"**\"\n", "section [rule] is not written that way; write [[rule]]");
+    assert_said("[tier]\nkind = \"local\"\n", "write it below [tier.NAME]");
+    assert_said("[logging]\n", "sections are [mount], [tier.NAME] and [[rule]]");
+    assert_said("memory = \"1GiB\"\n", ":1: `memory` stands outside any section; write it below [mount]");
+}
+
+#[test]
+fn wrong_keys_are_told() {
+    assert_said(
+        &small("memroy = \"1GiB\"", "", ""),
+        ":2: unknown key `memroy` in [mount]; did you mean `memory`?",
+    );
+    assert_said(&small("home = \"disk\"", "", ""), "`home` is no key of [mount]; write it below [[rule]]");
+    assert_said(&small("", "colour = \"red\"", ""), "keys are kind, path, url");
+    assert_said(
+        &small("memory = 5", "", ""),
+        "`memory` is a bare number; write text in quotes, such as memory = \"512MiB\"",
+    );
+    assert_said(&small("", "", "hot = [\"disk\", 1]"), "`hot` is a bare number");
+    assert_said(&small("", "path = \"/x\"", ""), "`path` means nothing to a tier of kind blob; remove it");
+    assert_said(&small("", "high_water = \"80%\"", ""), "`high_water` means nothing to a tier of kind blob");
+}
+
+#[test]
+fn secrets_are_refused_and_not_repeated() {
+    for (tier, better) in [
+        ("key = \"SECRET\"", "key_file = "),
+        ("account_key = \"SECRET\"", "AZURE_STORAGE_ACCESS_KEY"),
+        ("sas_token = \"SECRET\"", "sas_file = "),
+        ("client_secret = \"SECRET\"", "AZURE_STORAGE_SPN_CLIENT_SECRET"),
+        ("Key = SECRET", "key_file = "),
+    ] {
+        let text = small("", tier, "");
+        assert_said(&text, better);
+    }
+    let text = small("", "", "").replace("az://box", "https://a.blob.core.windows.net/box?sv=1&sig=SECRET");
+    assert_said(&text, "sas_file = ");
+    assert!(!said(&text).contains("SECRET"));
+}
+
+#[test]
+fn sign_in_needs_its_secret_and_only_that() {
+    assert_said(&small("", "auth = \"key\"", ""), "needs a secret; write key_file");
+    assert_said(&small("", "auth = \"sas\"", ""), "AZURE_STORAGE_SAS_TOKEN");
+    assert_said(
+        &small("", "auth = \"msi\"\nkey_file = \"/k\"", ""),
+        "`key_file` is not used with this `auth`; write auth = \"key\"",
+    );
+    assert_said(&small("", "sas_file = \"/s\"\nkey_file = \"/k\"", ""), "exclude each other");
+    assert_said(&small("", "auth = \"managed\"", ""), "auth = \"managed\" is unknown; write \"auto\"");
+    assert_eq!(said(&small("", "auth = \"key\"\nkey_file = \"/k\"", "")), "");
+    let emulator =
+        small("", "auth = \"key\"", "").replace("az://box", "http://127.0.0.1:10000/devstoreaccount1/box");
+    assert_eq!(said(&emulator), "");
+}
+
+#[test]
+fn overlapping_tiers_are_refused() {
+    let tiers = |first: &str, second: &str| {
+        format!(
+            "{first}\n{second}\n[[rule]]\npath = \"a/**\"\nhome = \"a\"\nstage = \"d\"\n[[rule]]\npath = \"b/**\"\nhome = \"b\"\nstage = \"d\"\n\
+                 [tier.d]\nkind = \"local\"\npath = \"/d\"\n[[rule]]\npath = \"**\"\nhome = \"d\"\n"
+        )
+    };
+    let directory = |name: &str, path: &str| format!("[tier.{name}]\nkind = \"local\"\npath = \"{path}\"");
+    let blob = |name: &str, url: &str| format!("[tier.{name}]\nkind = \"blob\"\nurl = \"{url}\"");
+    for (second, how) in [
+        ("/x", "is the same place as"),
+        ("/x/", "is the same place as"),
+        ("/x/y", "lies inside"),
+        ("/", "root of the machine"),
+    ] {
+        let text = tiers(&directory("a", "/x"), &directory("b", second)).replace("stage = \"d\"\n", "");
+        assert_said(&text, how);
+    }
+    for (first, second, how) in [
+        ("az://box", "az://box/p", "tier b lies inside tier a (line 1)"),
+        ("az://box/p/q", "https://myaccount.blob.core.windows.net/box/p", "tier b holds tier a"),
+        ("az://box/p", "az://box/p/", "is the same place as"),
+        ("file:///x", "file:///x/y", "lies inside"),
+        ("file:///d/x", "az://box", "tier d (line 13)"),
+    ] {
+        if how.contains("line 13") {
+            assert_said(&tiers(&blob("a", first), &blob("b", second)), "tier d holds tier a");
+        } else {
+            assert_said(&tiers(&blob("a", first), &blob("b", second)), how);
+        }
+    }
+    assert_eq!(said(&tiers(&blob("a", "az://box/p"), &blob("b", "az://box/pq"))), "");
+    assert_eq!(said(&tiers(&blob("a", "az://box/p"), &blob("b", "az://bix/p"))), "");
+}
+
+#[test]
+fn own_files_stay_out_of_tiers() {
+    assert_said(
+        &small("catalog = \"sqlite:///disk/t.db\"", "", ""),
+        "[mount] catalog (/disk/t.db) lies inside tier disk",
+    );
+    assert_said(
+        &small("control = \"/disk/t.sock\"", "", ""),
+        "[mount] control (/disk/t.sock) lies inside tier disk",
+    );
+    assert_eq!(said(&small("catalog = \"sqlite:///disk/.tierfs/t.db\"", "", "")), "");
+}
+
+#[test]
+fn catalogs_are_databases_or_memory() {
+    assert_eq!(parse(&small("catalog = \"memory\"", "", "")).unwrap().0.mount.catalog, Catalog::Memory);
+    assert_said(&small("catalog = \"/var/t.db\"", "", ""), "write \"sqlite:///var/t.db\"");
+    assert_said(
+        &small("catalog = \"sqlite://var/t.db\"", "", ""),
+        "write three slashes: \"sqlite:///var/t.db\"",
+    );
+    assert_said(&small("catalog = \"postgres://x\"", "", ""), "is no catalog");
+    assert_said(&small("memory = \"63MiB\"", "", ""), "write at least \"64MiB\"");
+    assert_said(
+        &small("control = \"run/x.sock\"", "", ""),
+        "is relative; write the whole path, such as \"/run/x.sock\"",
+    );
+}
+
+#[test]
+fn rules_refer_to_fitting_tiers() {
+    assert_said(&small("", "", "hot = \"dsk\""), "hot = \"dsk\" is no tier; did you mean \"disk\"?");
+    assert_said(
+        &small("", "", "hot = \"blob\""),
+        "hot = \"blob\" is a blob tier, but a tier for hot copies must be a directory; write \"disk\"",
+    );
+    assert_said(&small("", "", "hot = [\"disk\", \"disk\"]"), "twice");
+    assert_said(&small("", "", "promote = \"on-read\""), "nowhere to promote to");
+    assert_said(
+        &small("", "", "promote = \"heat\""),
+        "promote = \"heat\" is unknown; write \"on-read\" or \"never\"",
+    );
+    assert_said(
+        &small("stage = \"blob\"", "", ""),
+        ":2: stage = \"blob\" is a blob tier, but a stage must be a directory",
+    );
+    let no_stage = small("", "", "").replace("stage = \"disk\"\n", "");
+    assert_said(&no_stage, ":10: [[rule]] needs a stage");
+    assert_eq!(
+        said(&small("stage = \"disk\"", "", "").replace("stage = \"disk\"\n\n[[rule]]", "\n[[rule]]")),
+        ""
+    );
+    let in_place = small("", "", "") + "hot = \"disk\"\n";
+    assert_said(&in_place, "hot = \"disk\" is the home already");
+    let second = "[tier.two]\nkind = \"local\"\npath = \"/two\"\n";
+    assert_said(
+        &(second.to_owned() + &small("", "", "") + "stage = \"two\"\n"),
+        "files at home on disk are written in place; remove it",
+    );
+}
+
+#[test]
+fn rules_must_cover_everything() {
+    assert_said(
+        "[tier.a]\nkind = \"local\"\npath = \"/a\"\n",
+        "there is no rule, so no file has a home; add [[rule]] with path = \"**\" and home = \"a\"",
+    );
+    assert_said(
+        "[tier.a]\nkind = \"local\"\npath = \"/a\"\n[[rule]]\npath = \"x/**\"\nhome = \"a\"\n",
+        ":5: the last rule does not match everything",
+    );
+    assert_said("", "there is no tier");
+    assert_said(&small("", "", "").replace("b/**", "/b/"), "path = \"/b/\" starts with `/`");
+}
+
+#[test]
+fn what_can_never_happen_is_warned_of() {
+    let text = small("", "", "").replace("\"b/**\"", "\"**\"");
+    assert_said(
+        &text,
+        ":16: warning: rule \"**\" never matches: the rule \"**\" (line 10) matches all of it",
+    );
+    let bare = small("", "", "").replace("\"b/**\"", "\"b/data\"");
+    assert_said(
+        &bare,
+        ":11: warning: rule \"b/data\" matches nothing but that name; if it is a directory, write \"b/data/**\"",
+    );
+    let unused = small("", "", "") + "[tier.two]\nkind = \"local\"\npath = \"/two\"\n";
+    assert_said(&unused, "warning: no rule uses tier two");
+}
+
+#[test]
+fn a_mount_stays_out_of_tiers() {
+    let (config, _) = parse(GOOD).unwrap();
+    for (place, how) in [
+        ("/lustre/scratch/blue", "lies in tier scratch"),
+        ("/lustre/scratch/blue/mnt", "lies in tier scratch"),
+        ("/lustre", "lies below mount point /lustre"),
+    ] {
+        let found = config.check_mountpoint(Path::new(place)).unwrap_err().to_string();
+        assert!(found.starts_with("conf/train.toml: ") && found.contains(how), "{found}");
+    }
+    config.check_mountpoint(Path::new("/lustre/scratch/bluebell")).unwrap();
+}
+
+#[test]
+fn files_that_cannot_be_read_are_told() {
+    let found = Config::load(Path::new("/nonexistent/x.toml")).unwrap_err().to_string();
+    assert!(found.starts_with("/nonexistent/x.toml: can't read the config: No such file"), "{found}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), b"[mount]\n# \xff\n").unwrap();
+    assert!(Config::load(file.path()).unwrap_err().to_string().contains(":2: not UTF-8"));
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn no_input_panics(lines in proptest::collection::vec("\\PC{0,40}|\\[+[a-z.]{0,8}\\]*|(path|home|hot|url|kind|memory|stage) ?=? ?[\"\\[]?[a-z0-9:/*%${}.,\"\\]]{0,20}\"?", 0..12)) {
+        let _ = said(&lines.join("\n"));
+    }
+}

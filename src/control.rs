@@ -1,0 +1,30 @@
+//! The control socket: how the commands and `tierstat` talk to a running mount.
+//!
+//! JSON lines over a Unix socket (`protocol`), a `server` over the narrow trait [`Daemon`], a
+//! blocking `client`, and `mounts`, which finds the mount of a path. Knows nothing of tiers, the
+//! catalog or FUSE: what it reports is what the daemon says.
+
+pub mod client;
+mod daemon;
+pub mod mounts;
+pub mod protocol;
+pub mod server;
+pub mod status;
+pub mod target;
+
+pub use daemon::{Daemon, ProgressSink};
+
+/// Extended attribute of any file of a mount: the path of its control socket.
+pub const CONTROL_XATTR: &str = "user.tierfs.control";
+
+/// Extended attribute of any file of a mount: its [`status::Status`] as JSON.
+pub const STATUS_XATTR: &str = "user.tierfs.status";
+
+/// Extended attribute of a file: native path of a resident copy of its newest bytes.
+pub const PATH_XATTR: &str = "user.tierfs.path";
+
+/// Extended attribute of a file: the tiers that hold its newest bytes, home first, by commas.
+pub const TIER_XATTR: &str = "user.tierfs.tier";
+
+/// Extended attribute of a file: its [`protocol::RowState`] in one word.
+pub const STATE_XATTR: &str = "user.tierfs.state";

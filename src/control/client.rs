@@ -1,0 +1,226 @@
+//! The commands' end of the control socket: blocking, one call at a time.
+
+use crate::control::protocol::{
+    ANSWER_MAX, Answer, AnswerBody, Call, Drained, ErrorCode, Hello, ListPage, ListQuery, NativePath,
+    Progress, Request, VERSION, WireError, WirePath,
+};
+use crate::control::status::Status;
+use serde::de::DeserializeOwned;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A daemon says something at least once a second; silent for this long, it hangs.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Why a daemon could not be asked, told by what a person can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No daemon listens there.
+    #[error("no daemon answers on {}", .0.display())]
+    Nobody(PathBuf),
+    /// The socket is another user's.
+    #[error("{} belongs to another user: run this as that user or as root", .0.display())]
+    Denied(PathBuf),
+    /// It is there, but says nothing.
+    #[error("the daemon says nothing for {} s; see its log", PATIENCE.as_secs())]
+    Silent,
+    /// It went away in the middle of an answer.
+    #[error("the daemon went away before it answered")]
+    Gone,
+    /// What it says makes no sense here.
+    #[error("the daemon's answer makes no sense (another version?): {0}")]
+    Garbled(String),
+    /// It answered with an error.
+    #[error("{}", .0.message)]
+    Refused(WireError),
+    /// Anything else of the operating system.
+    #[error("control socket: {0}")]
+    Io(#[source] io::Error),
+}
+
+impl ClientError {
+    /// What the daemon called it, if it was the daemon's answer.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Refused(error) => Some(error.code),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent,
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
+                Self::Gone
+            }
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// A connection to a running mount.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    last_id: u64,
+}
+
+impl Client {
+    /// Connects to the daemon that listens on `path`.
+    ///
+    /// # Errors
+    /// [`ClientError::Nobody`], [`ClientError::Denied`].
+    pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                ClientError::Nobody(path.to_owned())
+            }
+            io::ErrorKind::PermissionDenied => ClientError::Denied(path.to_owned()),
+            _ => ClientError::Io(error),
+        })?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { stream: BufReader::new(stream), last_id: 0 })
+    }
+
+    /// Who is there.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn hello(&mut self) -> Result<Hello, ClientError> {
+        self.call(Call::Hello, &mut |_| {})
+    }
+
+    /// All facts.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn status(&mut self) -> Result<Status, ClientError> {
+        self.call(Call::Status, &mut |_| {})
+    }
+
+    /// Commits what is dirty at or below `paths` (empty: everywhere).
+    ///
+    /// # Errors
+    /// [`ClientError`]; running out of `timeout` is none.
+    pub fn flush(
+        &mut self,
+        paths: Vec<WirePath>,
+        timeout: Option<Duration>,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Drained, ClientError> {
+        self.call(Call::Flush { paths, timeout_ms: timeout.map(whole_ms) }, on_progress)
+    }
+
+    /// What is dirty at or below `paths` (empty: everywhere), as what is left.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn pending(&mut self, paths: Vec<WirePath>) -> Result<Drained, ClientError> {
+        self.call(Call::Pending { paths }, &mut |_| {})
+    }
+
+    /// Commits everything before an unmount.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn drain(
+        &mut self,
+        timeout: Option<Duration>,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Drained, ClientError> {
+        self.call(Call::Drain { timeout_ms: timeout.map(whole_ms) }, on_progress)
+    }
+
+    /// Has the daemon take the mount away.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn unmount(&mut self) -> Result<(), ClientError> {
+        self.call(Call::Unmount, &mut |_| {})
+    }
+
+    /// Waits until the mount is gone and drained.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn ended(&mut self, on_progress: &mut dyn FnMut(&Progress)) -> Result<Drained, ClientError> {
+        self.call(Call::Ended, on_progress)
+    }
+
+    /// Waits, for at most [`Duration`] `patience`, until the daemon has closed the connection: the
+    /// last thing it does. Answers whether it did.
+    pub fn closed(mut self, patience: Duration) -> bool {
+        let waited = self.stream.get_ref().set_read_timeout(Some(patience));
+        waited.is_ok() && matches!(self.stream.fill_buf(), Ok([]))
+    }
+
+    /// Where the bytes of `path` are.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn native_path(&mut self, path: WirePath) -> Result<NativePath, ClientError> {
+        self.call(Call::Path { path }, &mut |_| {})
+    }
+
+    /// A page of a directory.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn list(&mut self, query: ListQuery) -> Result<ListPage, ClientError> {
+        self.call(Call::List(query), &mut |_| {})
+    }
+
+    fn call<T: DeserializeOwned>(
+        &mut self,
+        call: Call,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<T, ClientError> {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send(&Request { v: VERSION, id, call })?;
+        loop {
+            let answer = self.receive()?;
+            match answer.body {
+                // Id 0 is the daemon's word on the connection as a whole.
+                _ if answer.id != id && answer.id != 0 => {}
+                AnswerBody::Progress(progress) => on_progress(&progress),
+                AnswerBody::Error(error) => return Err(ClientError::Refused(error)),
+                AnswerBody::Ok(value) => return serde_json::from_value(value).map_err(garbled),
+            }
+        }
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), ClientError> {
+        let mut line = serde_json::to_vec(request).map_err(garbled)?;
+        line.push(b'\n');
+        match self.stream.get_mut().write_all(&line) {
+            // A daemon that turns us away has said why before it closed: read that first.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            sent => Ok(sent?),
+        }
+    }
+
+    fn receive(&mut self) -> Result<Answer, ClientError> {
+        let mut line = Vec::new();
+        (&mut self.stream).take(ANSWER_MAX as u64).read_until(b'\n', &mut line)?;
+        if line.last() != Some(&b'\n') {
+            return Err(ClientError::Gone);
+        }
+        serde_json::from_slice(&line).map_err(garbled)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn garbled(error: serde_json::Error) -> ClientError {
+    ClientError::Garbled(error.to_string())
+}
+
+fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

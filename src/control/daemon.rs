@@ -1,0 +1,71 @@
+//! What the control server needs of a running mount, and no more.
+
+use crate::control::protocol::{Drained, Hello, ListPage, ListQuery, NativePath, Progress};
+use crate::control::status::Status;
+use crate::error::Result;
+use async_trait::async_trait;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Where a long call says how far it is; only the latest value is kept.
+pub type ProgressSink = watch::Sender<Progress>;
+
+/// A running mount, as the commands see it.
+///
+/// Paths are bytes relative to the mount's root, without a leading slash; the root is empty.
+/// Dropping a returned future abandons the waiting, never the work.
+#[async_trait]
+pub trait Daemon: Send + Sync {
+    /// Who answers, and whether it serves or drains. Never waits.
+    fn hello(&self) -> Hello;
+
+    /// All facts, from memory: never waits for a tier.
+    async fn status(&self) -> Status;
+
+    /// Commits everything that is dirty at or below `paths` (empty: everywhere), ending settle
+    /// and hold for it. Running out of `deadline` is not an error: it shows in what is left.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::NotFound`] if a path is not there.
+    async fn flush(
+        &self,
+        paths: &[Vec<u8>],
+        deadline: Option<Duration>,
+        progress: &ProgressSink,
+    ) -> Result<Drained>;
+
+    /// What is dirty at or below `paths` (empty: everywhere), as what is left of a flush; ends no settle and no hold.
+    ///
+    /// # Errors
+    /// As [`Daemon::flush`].
+    async fn pending(&self, paths: &[Vec<u8>]) -> Result<Drained>;
+
+    /// Commits everything before an unmount; the mount serves on.
+    ///
+    /// # Errors
+    /// As the mover says; time out is no error.
+    async fn drain(&self, deadline: Option<Duration>, progress: &ProgressSink) -> Result<Drained>;
+
+    /// Takes the mount away from the kernel, for callers that may not.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::Busy`] while files are open.
+    async fn unmount(&self) -> Result<()>;
+
+    /// Answers when the mount is gone from the kernel and what was dirty then is committed or given
+    /// up for this run (it stays on the stage).
+    async fn ended(&self, progress: &ProgressSink) -> Drained;
+
+    /// Native path of a resident copy of the newest bytes of a file.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::NotFound`] if the path is not there,
+    /// [`crate::error::Kind::NoAttribute`] if no copy is resident.
+    async fn native_path(&self, path: &[u8]) -> Result<NativePath>;
+
+    /// A page of the entries of a directory, or the one row of anything else.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::NotFound`].
+    async fn list(&self, query: &ListQuery) -> Result<ListPage>;
+}

@@ -1,0 +1,215 @@
+//! The facts of a mount: what `tierstat` shows and `user.tierfs.status` holds.
+//!
+//! `schema` grows when a field changes its meaning or goes; new fields may come at any time.
+
+use crate::control::protocol::{Phase, WirePath};
+use serde::{Deserialize, Serialize};
+
+mod attention;
+
+/// The schema this code writes.
+pub const SCHEMA: u32 = 1;
+
+/// Most entries of [`Status::blocked`].
+pub const BLOCKED_MAX: usize = 100;
+
+/// All facts of one mount at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What needs a person, most urgent first; empty is good. Filled by [`Status::with_attention`].
+    #[serde(default)]
+    pub attention: Vec<String>,
+    /// Where it is mounted.
+    pub mountpoint: WirePath,
+    /// Its config file.
+    pub config: WirePath,
+    /// Process id of the daemon.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// What it is doing.
+    pub phase: Phase,
+    /// How bytes of resident files travel.
+    pub mode: IoMode,
+    /// Why that mode.
+    pub mode_reason: String,
+    /// Seconds since the mount.
+    pub uptime_s: u64,
+    /// In the order of the config.
+    pub tiers: Vec<TierStatus>,
+    /// What is not home yet.
+    pub dirty: Dirty,
+    /// Steps the mover still has to do.
+    pub queue: Queue,
+    /// Files that need a person, at most [`BLOCKED_MAX`].
+    #[serde(default)]
+    pub blocked: Vec<Blocked>,
+    /// All of them.
+    #[serde(default)]
+    pub blocked_files: u64,
+    /// Conflict copies made since the mount.
+    #[serde(default)]
+    pub conflicts: u64,
+    /// Names that a name of the home tier hides.
+    #[serde(default)]
+    pub shadowed: u64,
+    /// Names on tiers that can't be shown.
+    #[serde(default)]
+    pub hidden: u64,
+    /// Files whose bytes a wiped tier took along.
+    #[serde(default)]
+    pub lost: u64,
+    /// The last error that was not only a program's own doing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<LastError>,
+    /// Where reads of files with a non-resident home came from.
+    #[serde(default)]
+    pub reads: Reads,
+}
+
+/// How bytes of resident files travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IoMode {
+    /// The kernel reads and writes the native file itself.
+    Passthrough,
+    /// Through the daemon.
+    Ordinary,
+}
+
+/// One tier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TierStatus {
+    /// Its name in the config.
+    pub name: String,
+    /// `lustre`, `azure-files`, `blob` or `local`.
+    pub kind: String,
+    /// Path or URL, without secrets.
+    pub location: String,
+    /// Whether it answers.
+    pub state: TierState,
+    /// Why it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Bytes that may be stored; none where there is no limit.
+    #[serde(default)]
+    pub capacity: Option<u64>,
+    /// Bytes in use; none where nobody knows.
+    #[serde(default)]
+    pub used: Option<u64>,
+    /// Bytes free for us.
+    #[serde(default)]
+    pub free: Option<u64>,
+    /// Files the catalog knows here.
+    #[serde(default)]
+    pub files: u64,
+    /// Bytes of them.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Bytes of hot copies.
+    #[serde(default)]
+    pub hot_bytes: u64,
+    /// Bytes of staged files.
+    #[serde(default)]
+    pub staged_bytes: u64,
+    /// Bytes that wait to be committed to this tier.
+    #[serde(default)]
+    pub dirty_bytes: u64,
+    /// Calls to the tier since the mount.
+    #[serde(default)]
+    pub requests: u64,
+    /// Of them failed, retries included.
+    #[serde(default)]
+    pub errors: u64,
+    /// Bytes read since the mount.
+    #[serde(default)]
+    pub bytes_read: u64,
+    /// Bytes written since the mount.
+    #[serde(default)]
+    pub bytes_written: u64,
+}
+
+/// Whether a tier answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TierState {
+    /// It does.
+    Ok,
+    /// It does not, or not always.
+    Sick,
+    /// Its root is not the one known.
+    Absent,
+}
+
+/// What is not home yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dirty {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Of the files: open for writing, or never closed.
+    #[serde(default)]
+    pub open_files: u64,
+    /// Seconds since the oldest close that is not committed.
+    #[serde(default)]
+    pub oldest_age_s: Option<u64>,
+}
+
+/// Steps the mover still has to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// All of them.
+    pub length: u64,
+    /// Being done now.
+    #[serde(default)]
+    pub running: u64,
+    /// Failed and waiting to be tried again.
+    #[serde(default)]
+    pub retrying: u64,
+}
+
+/// A file that needs a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    /// Relative to the mount's root.
+    pub path: WirePath,
+    /// What the tier said.
+    pub reason: String,
+}
+
+/// The last error worth knowing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastError {
+    /// Seconds since 1970.
+    pub at_s: u64,
+    /// One line.
+    pub message: String,
+}
+
+/// Where reads of files with a non-resident home came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reads {
+    /// Opens served by a hot or staged copy.
+    pub hits: u64,
+    /// Opens that went to the home tier.
+    pub misses: u64,
+    /// Bytes out of the block cache.
+    #[serde(default)]
+    pub cache_bytes: u64,
+    /// Bytes fetched from the home tier.
+    #[serde(default)]
+    pub fetched_bytes: u64,
+}
+
+impl Reads {
+    /// Share of opens that a hot or staged copy served, 0 to 1; none before the first open.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+    pub fn hit_ratio(&self) -> Option<f64> {
+        let all = self.hits.saturating_add(self.misses);
+        (all > 0).then(|| self.hits as f64 / all as f64)
+    }
+}

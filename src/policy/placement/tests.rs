@@ -1,0 +1,156 @@
+//! Properties of rules over random patterns and paths.
+
+use super::*;
+use globset::GlobBuilder;
+use proptest::prelude::*;
+
+fn rule(index: usize, pattern: &str, home: u32) -> Rule {
+    Rule {
+        index,
+        pattern: pattern.into(),
+        home: TierId(home),
+        stage: TierId(home),
+        hot: Vec::new(),
+        promote: Promote::Never,
+        revalidate: None,
+        settle: Duration::ZERO,
+    }
+}
+
+fn rules(patterns: &[(&str, u32)]) -> Rules {
+    Rules::new(patterns.iter().enumerate().map(|(at, (glob, home))| rule(at, glob, *home)).collect()).unwrap()
+}
+
+fn key(path: &str) -> Key {
+    Key::parse(path).unwrap()
+}
+
+fn homes(tiers: Vec<TierId>) -> Vec<u32> {
+    tiers.into_iter().map(|tier| tier.0).collect()
+}
+
+#[test]
+fn the_first_match_wins() {
+    let rules = rules(&[("a/*.pt", 1), ("a/**", 2), ("**", 3)]);
+    let home = |path| rules.rule(&key(path)).home.0;
+    assert_eq!([home("a/x.pt"), home("a/b/x.pt"), home("a"), home("b"), home("")], [1, 2, 2, 3, 3]);
+    assert_eq!(rules.domain(&key("a/b")), "rule1");
+}
+
+#[test]
+fn tiers_under_stops_where_a_rule_covers_all() {
+    let rules = rules(&[("a/b/**", 1), ("a/**", 2), ("**/*.pt", 4), ("a/c/**", 5), ("**", 3)]);
+    let under = |path| homes(rules.tiers_under(&key(path)));
+    assert_eq!(under(""), [1, 2, 4, 3], "a/c/** is in the shadow of a/**");
+    assert_eq!(under("a"), [1, 2]);
+    assert_eq!(under("a/b"), [1]);
+    assert_eq!(under("a/c"), [2]);
+    assert_eq!(under("z"), [4, 3]);
+}
+
+#[test]
+fn every_tier_is_named_once() {
+    let rules = rules(&[("a/**", 1), ("b/**", 2), ("c/**", 1), ("**", 2)]);
+    assert_eq!(homes(rules.tiers_under(&Key::ROOT)), [1, 2]);
+}
+
+#[test]
+fn equal_placement_of_subtrees() {
+    let rules = rules(&[("tmp/*/x/**", 9), ("a/**", 1), ("b/**", 1), ("**/*.pt", 2), ("**", 3)]);
+    assert!(rules.same_under(&key("a/d"), &key("a/e")));
+    assert!(rules.same_under(&key("a/d"), &key("b/d")), "two rules of one home");
+    assert!(rules.same_under(&key("y"), &key("z")), "the same rules apply in the same way");
+    assert!(rules.same_under(&key("tmp/1"), &key("tmp/2")));
+    assert!(!rules.same_under(&key("tmp/1"), &key("y")));
+    assert!(!rules.same_under(&key("a/d"), &key("y")));
+}
+
+#[test]
+fn rules_must_match_everything() {
+    assert_eq!(Rules::new(Vec::new()).unwrap_err().0, 0);
+    assert_eq!(Rules::new(vec![rule(0, "**", 1), rule(1, "a/**", 1)]).unwrap_err().0, 1);
+    assert_eq!(Rules::new(vec![rule(0, "a[", 1), rule(1, "**", 1)]).unwrap_err().0, 0);
+}
+
+/// Names and segments from an alphabet so small that they meet often.
+fn path() -> impl Strategy<Value = String> {
+    proptest::collection::vec("[abx]{1,2}(\\.pt)?", 0..5).prop_map(|names| names.join("/"))
+}
+
+fn glob() -> impl Strategy<Value = String> {
+    let segment = prop_oneof![
+        3 => "[abx]{1,2}",
+        2 => Just("**".to_owned()),
+        2 => Just("*".to_owned()),
+        1 => "\\*\\.pt|a\\*|\\*b\\*|a\\?|[ab]\\*[ab]|\\[!a\\]\\*|\\[ab\\]|\\\\a|\\{a,b\\}|\\{a/b,\\*\\}|\\{\\*\\*/a,b\\}"
+    ];
+    proptest::collection::vec(segment, 1..5).prop_map(|segments| segments.join("/"))
+}
+
+fn some_rules() -> impl Strategy<Value = Rules> {
+    proptest::collection::vec((glob(), 0..4_u32), 0..6).prop_map(|mut list| {
+        list.push(("**".into(), 9));
+        rules(&list.iter().map(|(glob, home)| (glob.as_str(), *home)).collect::<Vec<_>>())
+    })
+}
+
+/// The path and all directories above it.
+fn ancestors(path: &Key) -> Vec<Key> {
+    std::iter::successors(Some(path.clone()), |key| key.split().map(|(parent, _)| parent)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_tier_is_missed(rules in some_rules(), path in path()) {
+        let path = key(&path);
+        let home = rules.rule(&path).home;
+        for dir in ancestors(&path) {
+            prop_assert!(rules.tiers_under(&dir).contains(&home), "{path} below {dir:?}");
+        }
+    }
+
+    #[test]
+    fn same_under_means_the_same_placement(rules in some_rules(), a in path(), b in path(), below in path()) {
+        let at = |dir: &str| key([dir, &below].map(str::to_owned).join("/").trim_matches('/'));
+        if rules.same_under(&key(&a), &key(&b)) {
+            prop_assert_eq!(rules.rule(&at(&a)).home, rules.rule(&at(&b)).home);
+        }
+    }
+
+    #[test]
+    fn patterns_match_as_globset_does(glob in glob(), path in path()) {
+        let theirs = |glob: &str| {
+            let glob = GlobBuilder::new(glob).literal_separator(true).empty_alternates(true).build().unwrap();
+            glob.compile_matcher().is_match(&path)
+        };
+        let ours = Pattern::parse(&glob).unwrap().matches(&key(&path));
+        // To globset a trailing `/**` leaves out the directory itself, and `**` in braces has rules of its own.
+        let directory = glob.trim_end_matches("/**");
+        if !path.is_empty() && !glob.contains("{**") {
+            prop_assert_eq!(ours, theirs(&glob) || theirs(directory));
+        }
+    }
+
+    #[test]
+    fn everything_reached_is_matched(glob in glob(), dir in path(), below in path()) {
+        let pattern = Pattern::parse(&glob).unwrap();
+        let path = key([dir.as_str(), &below].join("/").trim_matches('/'));
+        match pattern.reach(&key(&dir)) {
+            Reach::Everything => prop_assert!(pattern.matches(&path)),
+            Reach::Nothing => prop_assert!(!pattern.matches(&path)),
+            Reach::Some => {}
+        }
+    }
+
+    #[test]
+    fn what_is_shadowed_never_matches_first(earlier in proptest::collection::vec(glob(), 1..4), later in glob(), path in path()) {
+        let earlier: Vec<_> = earlier.iter().map(|glob| Pattern::parse(glob).unwrap()).collect();
+        let later = Pattern::parse(&later).unwrap();
+        let path = key(&path);
+        if later.is_shadowed_by(earlier.iter()) && later.matches(&path) {
+            prop_assert!(earlier.iter().any(|pattern| pattern.matches(&path)));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! `tierstat`: the mount on one screen of 80 columns.
+
+use crate::Failure;
+use crate::args::Form;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tierfs::cli::text::{self, Look, Style};
+use tierfs::control::protocol::Phase;
+use tierfs::control::status::{IoMode, Status, TierState, TierStatus};
+use tierfs::control::target::Target;
+
+/// Columns of a screen.
+const WIDTH: usize = 80;
+
+pub fn show(path: Option<&Path>, form: Form, out: &mut dyn Write) -> Result<(), Failure> {
+    let target = path.map_or_else(Target::implied, Target::of)?;
+    let status = target.status()?;
+    match form {
+        Form::Json => {
+            let json = serde_json::to_string_pretty(&status).map_err(io::Error::from)?;
+            writeln!(out, "{json}")?;
+        }
+        Form::Text => render(&status, now_s(), Style::for_stdout(), out)?,
+    }
+    Ok(())
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn render(status: &Status, now_s: u64, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    for said in &status.attention {
+        for (at, line) in wrapped(said, WIDTH - 2).iter().enumerate() {
+            let mark = if at == 0 { "!" } else { " " };
+            writeln!(out, "{}", style.paint(Look::Bad, &format!("{mark} {line}")))?;
+        }
+    }
+    if !status.attention.is_empty() {
+        writeln!(out)?;
+    }
+    head(status, style, out)?;
+    tiers(status, style, out)?;
+    writeln!(out)?;
+    for (name, said) in facts(status, now_s) {
+        for (at, line) in wrapped(&said, WIDTH - 11).iter().enumerate() {
+            writeln!(out, "{:<9}  {line}", if at == 0 { text::fit(&name, 9) } else { String::new() })?;
+        }
+    }
+    Ok(())
+}
+
+fn head(status: &Status, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let phase = match status.phase {
+        Phase::Starting => "starting, ",
+        Phase::Serving => "",
+        Phase::Draining => "draining, ",
+    };
+    let mode = match status.mode {
+        IoMode::Passthrough => "passthrough",
+        IoMode::Ordinary => "ordinary I/O",
+    };
+    let point = text::printable(&status.mountpoint.to_string());
+    writeln!(
+        out,
+        "{}  {phase}up {}, pid {}",
+        style.paint(Look::Bold, &point),
+        text::seconds(status.uptime_s),
+        status.pid
+    )?;
+    let said = format!("{mode}: {}", status.mode_reason);
+    for line in wrapped(&said, WIDTH) {
+        writeln!(out, "{}", style.paint(Look::Dim, &line))?;
+    }
+    writeln!(out)
+}
+
+fn tiers(status: &Status, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let heading =
+        columns(["TIER", "KIND", "STATE", "CAPACITY", "USED", "FILES", "HOT", "DIRTY"].map(str::to_owned));
+    writeln!(out, "{}", style.paint(Look::Bold, heading.trim_end()))?;
+    for tier in &status.tiers {
+        let line = tier_line(tier);
+        match tier.state {
+            TierState::Ok => writeln!(out, "{}", line.trim_end())?,
+            TierState::Sick | TierState::Absent => {
+                writeln!(out, "{}", style.paint(Look::Bad, line.trim_end()))?
+            }
+        }
+    }
+    Ok(())
+}
+
+fn tier_line(tier: &TierStatus) -> String {
+    let state = match tier.state {
+        TierState::Ok => "ok",
+        TierState::Sick => "SICK",
+        TierState::Absent => "ABSENT",
+    };
+    columns([
+        text::fit(&tier.name, 12),
+        text::fit(&tier.kind, 11),
+        state.to_owned(),
+        tier.capacity.map_or_else(dash, text::bytes),
+        tier.used.map_or_else(dash, text::bytes),
+        text::number(tier.files),
+        amount(tier.hot_bytes),
+        amount(tier.dirty_bytes),
+    ])
+}
+
+fn columns(cells: [String; 8]) -> String {
+    let [name, kind, state, capacity, used, files, hot, dirty] = cells;
+    format!("{name:<12} {kind:<11} {state:<6} {capacity:>8} {used:>8} {files:>9} {hot:>8} {dirty:>8}")
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+fn amount(bytes: u64) -> String {
+    if bytes == 0 { dash() } else { text::bytes(bytes) }
+}
+
+fn facts(status: &Status, now_s: u64) -> Vec<(String, String)> {
+    let mut facts = vec![("dirty".to_owned(), dirty(status)), ("queue".to_owned(), queue(status))];
+    facts.extend(reads(status).map(|said| ("reads".to_owned(), said)));
+    facts.extend(
+        status.tiers.iter().filter(|tier| tier.requests > 0).map(|tier| (tier.name.clone(), traffic(tier))),
+    );
+    facts.extend(oddities(status).map(|said| ("names".to_owned(), said)));
+    facts.extend(status.last_error.as_ref().map(|error| {
+        let ago = text::seconds(now_s.saturating_sub(error.at_s));
+        ("error".to_owned(), format!("{ago} ago: {}", text::printable(&error.message)))
+    }));
+    facts
+}
+
+fn dirty(status: &Status) -> String {
+    let dirty = &status.dirty;
+    if dirty.files == 0 {
+        return "nothing: all is home".to_owned();
+    }
+    let open = match dirty.open_files {
+        0 => String::new(),
+        open => format!(", {open} of them open"),
+    };
+    let age = dirty.oldest_age_s.map(|age| format!(", oldest closed {} ago", text::seconds(age)));
+    let files = text::counted(dirty.files, "file");
+    format!("{files}, {}{open}{}", text::bytes(dirty.bytes), age.unwrap_or_default())
+}
+
+fn queue(status: &Status) -> String {
+    let queue = &status.queue;
+    if queue.length == 0 {
+        return "empty".to_owned();
+    }
+    format!(
+        "{}, {} running, {} to be tried again",
+        text::counted(queue.length, "step"),
+        text::number(queue.running),
+        text::number(queue.retrying)
+    )
+}
+
+fn reads(status: &Status) -> Option<String> {
+    let reads = &status.reads;
+    let ratio = reads.hit_ratio()?;
+    Some(format!(
+        "{:.0}% of {} from a near copy; {} fetched, {} from memory",
+        ratio * 100.0,
+        text::counted(reads.hits.saturating_add(reads.misses), "open"),
+        text::bytes(reads.fetched_bytes),
+        text::bytes(reads.cache_bytes)
+    ))
+}
+
+fn traffic(tier: &TierStatus) -> String {
+    format!(
+        "{}, {}; {} read, {} written",
+        text::counted(tier.requests, "request"),
+        text::counted(tier.errors, "error"),
+        text::bytes(tier.bytes_read),
+        text::bytes(tier.bytes_written)
+    )
+}
+
+fn oddities(status: &Status) -> Option<String> {
+    (status.shadowed + status.hidden > 0).then(|| {
+        format!(
+            "{} hidden behind one on the home tier, {} that can't be shown",
+            text::number(status.shadowed),
+            text::number(status.hidden)
+        )
+    })
+}
+
+/// `text` in lines of at most `width` characters, broken at spaces where there are any.
+fn wrapped(said: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text::printable(said).split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;
