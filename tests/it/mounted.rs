@@ -1,0 +1,10 @@
+//! Tests on a real mount of the real binary.
+
+mod bad_input;
+mod full;
+mod posix;
+mod promises;
+mod renames;
+mod sharing;
+mod sick;
+mod write_back;

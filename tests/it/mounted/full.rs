@@ -1,0 +1,170 @@
+//! Slow tests on real programs and a real model (`tools/test.sh --full`), under every home and in both modes.
+
+use crate::support::{Mode, Mount, Tiers, sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn project(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn python() -> PathBuf {
+    let python = project("target/venv/bin/python");
+    assert!(python.exists(), "no {}: tools/test.sh --full makes it", python.display());
+    python
+}
+
+/// Runs a check of tests/checks on `directory` and passes on what it prints.
+fn check(mut command: Command, directory: &Path) {
+    let output = command.arg(directory).stdin(Stdio::null()).output().expect("the check");
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", said.lines().last().unwrap_or(""));
+}
+
+fn on(mode: Mode, home: &str, run: impl FnOnce(&Path)) {
+    let tiers = Tiers::with_azurite();
+    let mut mount = Mount::of(&tiers).mode(mode).start();
+    let directory = mount.path(home);
+    fs::create_dir_all(&directory).expect("mkdir");
+    run(&directory);
+    mount.flush();
+    if home == "blob" {
+        same_as_on_blob(&tiers, &mount);
+    }
+    assert!(mount.unmount().success(), "{}", mount.log());
+}
+
+/// Every regular file below `blob/` has its bytes in Blob under its own name.
+fn same_as_on_blob(tiers: &Tiers, mount: &Mount) {
+    let names = crate::support::site::files_below(&mount.path("blob"));
+    for name in names
+        .iter()
+        .filter(|name| mount.path("blob").join(name).symlink_metadata().is_ok_and(|s| s.is_file()))
+    {
+        let here = fs::read(mount.path("blob").join(name)).expect("a read");
+        let there = tiers.expect_blob(&format!("blob/{name}"));
+        assert!(here == there, "{name}: other bytes on Blob");
+    }
+}
+
+fn apps(directory: &Path) {
+    check(Command::new(project("tests/checks/apps.sh")), directory);
+}
+
+fn ml(directory: &Path) {
+    let mut command = Command::new(python());
+    command.arg(project("tests/checks/ml.py"));
+    check(command, directory);
+}
+
+macro_rules! everywhere {
+    ($($test:ident: $run:ident, $mode:ident, $home:literal;)*) => {
+        $(#[test] fn $test() { on(Mode::$mode, $home, $run); })*
+    };
+}
+
+everywhere! {
+    full_apps_scratch_passthrough: apps, Passthrough, "scratch";
+    full_apps_scratch_ordinary: apps, Ordinary, "scratch";
+    full_apps_share_passthrough: apps, Passthrough, "share";
+    full_apps_share_ordinary: apps, Ordinary, "share";
+    full_apps_blob_passthrough: apps, Passthrough, "blob";
+    full_apps_blob_ordinary: apps, Ordinary, "blob";
+    full_ml_scratch_passthrough: ml, Passthrough, "scratch";
+    full_ml_scratch_ordinary: ml, Ordinary, "scratch";
+    full_ml_share_passthrough: ml, Passthrough, "share";
+    full_ml_share_ordinary: ml, Ordinary, "share";
+    full_ml_blob_passthrough: ml, Passthrough, "blob";
+    full_ml_blob_ordinary: ml, Ordinary, "blob";
+}
+
+const MODEL_RULES: &str = r#"
+[[rule]]
+path = "models/**"
+home = "share"
+
+[[rule]]
+path = "data/**"
+home = "blob"
+stage = "scratch"
+
+[[rule]]
+path = "**"
+home = "scratch"
+"#;
+
+/// Uploads a directory with Azure's own client.
+const UPLOAD: &str = r#"
+import os, sys
+from azure.storage.blob import ContainerClient
+service, container, key, root, prefix = sys.argv[1:]
+client = ContainerClient(service, container, credential={"account_name": "devstoreaccount1", "account_key": key}, api_version="2023-11-03")
+for folder, _, names in os.walk(root):
+    for name in names:
+        path = os.path.join(folder, name)
+        with open(path, "rb") as file:
+            client.upload_blob(prefix + os.path.relpath(path, root), file)
+"#;
+
+/// Loads weights the way serving code does: by mmap.
+const LOAD: &str = r#"
+import sys
+from safetensors import safe_open
+total = 0
+with safe_open(sys.argv[1], "np") as model:
+    for key in model.keys():
+        total += model.get_tensor(key).size
+print(total)
+"#;
+
+fn run_python(script: &str, arguments: &[&str]) -> String {
+    let output = Command::new(python()).args(["-c", script]).args(arguments).output().expect("python");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn a_real_model(mode: Mode) {
+    let source = project("target/model/unpacked");
+    let files = crate::support::site::files_below(&source);
+    assert!(files.len() > 10, "no model in {}: tools/test.sh --full fetches it", source.display());
+    let tiers = Tiers::with_azurite();
+    let container = tiers.container();
+    let url = container.url();
+    let (service, name) = url.rsplit_once('/').expect("a container's address");
+    let key = crate::support::container::KEY;
+    run_python(UPLOAD, &[service, name, key, source.to_str().expect("a path"), "data/"]);
+
+    let mut mount = Mount::of(&tiers).mode(mode).rules(MODEL_RULES).start();
+    for file in &files {
+        let expected = sha256(&fs::read(source.join(file)).expect("a source file"));
+        assert_eq!(sha256(&fs::read(mount.path("data").join(file)).expect("a read")), expected, "{file}");
+    }
+    let weights = files.iter().find(|file| file.ends_with("model.safetensors")).expect("weights");
+    let parameters = run_python(LOAD, &[source.join(weights).to_str().expect("a path")]);
+    let load = |path: PathBuf| run_python(LOAD, &[path.to_str().expect("a path")]);
+    assert_eq!(load(mount.path("data").join(weights)), parameters, "weights by mmap out of Blob");
+
+    let model = mount.path("models/minilm");
+    fs::create_dir_all(mount.path("models")).expect("mkdir");
+    let copied = Command::new("cp").arg("-r").args([mount.path("data"), model.clone()]).status().expect("cp");
+    assert!(copied.success());
+    for file in &files {
+        let native =
+            fs::read(tiers.share.join("models/minilm").join(file)).expect("a plain file on the share");
+        assert_eq!(sha256(&native), sha256(&fs::read(source.join(file)).expect("a source file")), "{file}");
+    }
+    assert_eq!(load(model.join(weights)), parameters, "weights by mmap from the share");
+    assert!(mount.unmount().success());
+}
+
+#[test]
+fn full_a_real_model_passthrough() {
+    a_real_model(Mode::Passthrough);
+}
+
+#[test]
+fn full_a_real_model_ordinary() {
+    a_real_model(Mode::Ordinary);
+}
