@@ -2,6 +2,7 @@
 
 use super::super::schema::Schema;
 use crate::error::{Error, Kind, Result};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsString;
@@ -62,6 +63,9 @@ const NO_MUTEX: OpenFlags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
 /// Settings of every connection.
 pub(super) fn configure(connection: &Connection) -> Result<()> {
     connection.set_prepared_statement_cache_capacity(256);
+    // Plans that do not look at bound values: else every look through a partial index is compiled
+    // anew whenever its parameter changes.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // EXCLUSIVE: the lock file keeps others out, so SQLite need not take and drop its own locks
     // for every statement, and the index of the WAL stays in the heap.
     connection.execute_batch(
