@@ -321,9 +321,6 @@ impl Resident for Directory {
     fn native_path(&self, _: &Key) -> std::path::PathBuf {
         unimplemented!()
     }
-    fn ensure_directory(&self, _: &Key) -> Result<()> {
-        unimplemented!()
-    }
     fn usage(&self) -> Result<Usage> {
         unimplemented!()
     }
