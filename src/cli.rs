@@ -47,7 +47,7 @@ fn end(result: Result<(), Failure>) -> ExitCode {
         Ok(()) => Exit::Done.into(),
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("tierfs: {failure}");
+                eprintln!("error: {failure}");
             }
             failure.exit.into()
         }

@@ -168,7 +168,9 @@ mod tests {
     #[test]
     fn obstacles_come_with_a_remedy() {
         assert_eq!(old_kernel(Some(PASSTHROUGH_KERNEL)), None);
-        assert!(old_kernel(Some(KernelVersion { major: 5, minor: 15 })).is_some_and(|o| o.why.contains("5.15")));
+        assert!(
+            old_kernel(Some(KernelVersion { major: 5, minor: 15 })).is_some_and(|o| o.why.contains("5.15"))
+        );
         assert!(no_privilege(false).is_some_and(|o| o.remedy.contains("SYS_ADMIN")));
         assert_eq!(no_privilege(true), None);
     }

@@ -8,7 +8,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::mount::preflight::{self, Entries};
 use crate::cli::mount::roots;
-use crate::cli::text::Style;
+use crate::cli::text::{self, Style};
 use crate::config::{Catalog, Config};
 use crate::control::client::Client;
 use crate::control::mounts;
@@ -24,7 +24,12 @@ use std::path::Path;
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     let config = match Config::load(&args.config) {
         Ok((config, warnings)) => {
-            print(&warnings.iter().map(|warning| Finding::warn("config", warning.to_string())).collect::<Vec<_>>())?;
+            print(
+                &warnings
+                    .iter()
+                    .map(|warning| Finding::warn("config", warning.to_string()))
+                    .collect::<Vec<_>>(),
+            )?;
             config
         }
         Err(problems) => return Err(Failure::usage(problems.to_string())),
@@ -55,7 +60,8 @@ fn worst(findings: &[Finding]) -> Level {
 }
 
 fn on_this_machine(config: &Config, mountpoint: Option<&Path>) -> Vec<Finding> {
-    let counts = format!("{} tiers, {} rules, all in order", config.tiers.len(), config.rules.len());
+    let counted = |count: usize, what| text::counted(count as u64, what);
+    let counts = format!("{}, {}", counted(config.tiers.len(), "tier"), counted(config.rules.len(), "rule"));
     let mut found = vec![Finding::ok("config", counts), kernel(), fuse()];
     found.extend(passthrough(config));
     found.extend(mountpoint.map(|point| mount_point(config, point)));
@@ -85,7 +91,10 @@ fn passthrough(config: &Config) -> Vec<Finding> {
         return vec![Finding::ok("passthrough", "possible: resident files at native speed")];
     }
     let lines = obstacles.into_iter().map(|obstacle| {
-        Finding::warn("passthrough", format!("not possible: {}; to have it, {}", obstacle.why, obstacle.remedy))
+        Finding::warn(
+            "passthrough",
+            format!("not possible: {}; to have it, {}", obstacle.why, obstacle.remedy),
+        )
     });
     lines.collect()
 }
@@ -117,11 +126,15 @@ fn catalog(catalog: &Catalog) -> Finding {
             Finding::warn(WHAT, format!("{shown} is on tmpfs, gone at reboot: put it on a local disk"))
         }
         Ok(system @ (FileSystem::Nfs | FileSystem::Smb | FileSystem::Lustre | FileSystem::Fuse)) => {
-            Finding::warn(WHAT, format!("{shown} is on {system}, slow and unsafe for SQLite: put it on a local disk"))
+            Finding::warn(
+                WHAT,
+                format!("{shown} is on {system}, slow and unsafe for SQLite: put it on a local disk"),
+            )
         }
-        Ok(FileSystem::Overlay) => {
-            Finding::warn(WHAT, format!("{shown} is in the container's own layer and goes with it: put it on a volume"))
-        }
+        Ok(FileSystem::Overlay) => Finding::warn(
+            WHAT,
+            format!("{shown} is in the container's own layer and goes with it: put it on a volume"),
+        ),
         Ok(system @ FileSystem::Other(_)) => Finding::ok(WHAT, format!("{shown} on {system}")),
         Err(error) => Finding::fail(WHAT, format!("{shown}: {error}")),
     }
@@ -131,9 +144,10 @@ fn control(socket: &Path) -> Finding {
     const WHAT: &str = "control";
     let hello = Client::connect(socket).ok().and_then(|mut client| client.hello().ok());
     match hello {
-        Some(hello) => {
-            Finding::ok(WHAT, format!("this config is mounted now, on {} (pid {})", hello.mountpoint, hello.pid))
-        }
+        Some(hello) => Finding::ok(
+            WHAT,
+            format!("this config is mounted now, on {} (pid {})", hello.mountpoint, hello.pid),
+        ),
         None => Finding::ok(WHAT, format!("{}, nobody there now", socket.display())),
     }
 }
@@ -153,7 +167,10 @@ mod tests {
 
     #[test]
     fn the_worst_finding_counts() {
-        assert_eq!(worst(&[Finding::ok("a", ""), Finding::fail("b", ""), Finding::warn("c", "")]), Level::Fail);
+        assert_eq!(
+            worst(&[Finding::ok("a", ""), Finding::fail("b", ""), Finding::warn("c", "")]),
+            Level::Fail
+        );
         assert_eq!(worst(&[]), Level::Ok);
     }
 }

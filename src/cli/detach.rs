@@ -103,9 +103,18 @@ mod tests {
     #[test]
     fn what_fusermount_says_is_understood() {
         let said = |text: &str| refused(Path::new("/m"), text);
-        assert!(matches!(said("fusermount3: failed to unmount /m: Device or resource busy\n"), DetachError::Busy(_)));
-        assert!(matches!(said("fusermount3: failed to unmount /m: Operation not permitted\n"), DetachError::Denied { .. }));
-        assert!(matches!(said("fusermount3: entry for /m not found in /etc/mtab\n"), DetachError::Denied { .. }));
+        assert!(matches!(
+            said("fusermount3: failed to unmount /m: Device or resource busy\n"),
+            DetachError::Busy(_)
+        ));
+        assert!(matches!(
+            said("fusermount3: failed to unmount /m: Operation not permitted\n"),
+            DetachError::Denied { .. }
+        ));
+        assert!(matches!(
+            said("fusermount3: entry for /m not found in /etc/mtab\n"),
+            DetachError::Denied { .. }
+        ));
         assert!(said("strange\n").to_string().ends_with("strange"));
     }
 

@@ -99,7 +99,8 @@ struct Bounded {
 
 impl Bounded {
     fn open(path: &Path) -> io::Result<Self> {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("log file {}: {error}", path.display()));
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("log file {}: {error}", path.display()));
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(named)?;
         }

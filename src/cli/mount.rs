@@ -32,7 +32,8 @@ struct Order {
 /// # Errors
 /// [`Failure`].
 pub fn run(args: MountArgs) -> Result<(), Failure> {
-    let (log, form, ready_fd, raw_options) = (args.log.clone(), args.log_format, args.ready_fd, args.options.clone());
+    let (log, form, ready_fd, raw_options) =
+        (args.log.clone(), args.log_format, args.ready_fd, args.options.clone());
     let (order, ground) = match args.request().map_err(Failure::usage)? {
         MountRequest::List => return list::print(),
         MountRequest::Mount { config, mountpoint, options, ground } => {
@@ -67,14 +68,14 @@ fn prepare(order: Order) -> Result<(Order, Config), Failure> {
 fn load(file: &Path) -> Result<Config, Failure> {
     let (config, warnings) = Config::load(file).map_err(|problems| Failure::usage(problems.to_string()))?;
     for warning in &warnings {
-        eprintln!("tierfs: {warning}");
+        eprintln!("warning: {warning}");
     }
     Ok(config)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "what is said is made for this")]
 fn say(text: String) {
-    eprintln!("tierfs: {text}");
+    eprintln!("note: {text}");
 }
 
 /// What a mount must not hide, and what must not hold the mount.

@@ -165,8 +165,8 @@ impl MountOptions {
                 self.passthrough = Passthrough::from_str(value, false)
                     .map_err(|_| "write passthrough=auto, passthrough=on or passthrough=off".to_owned())?;
             }
-            "allow_other" | "nonempty" | "ro" | "rw" | "dev" | "nodev" | "suid" | "nosuid" | "exec" | "noexec"
-            | "noatime" => {
+            "allow_other" | "nonempty" | "ro" | "rw" | "dev" | "nodev" | "suid" | "nosuid" | "exec"
+            | "noexec" | "noatime" => {
                 return Err(format!("takes no value; write {name}"));
             }
             _ => return Err(unknown(name)),

@@ -23,7 +23,10 @@ pub fn run(file: &Path) -> Result<(), Failure> {
 
 fn native(file: &Path) -> Result<Vec<u8>, Failure> {
     let target = Target::of(file)?;
-    let real = target.path.canonicalize().map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
+    let real = target
+        .path
+        .canonicalize()
+        .map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
     if real != target.path {
         return native(&real);
     }

@@ -66,11 +66,8 @@ fn draw(bar: &ProgressBar, title: &str, progress: &Progress) {
 }
 
 fn left(progress: &Progress) -> String {
-    let mut said = format!(
-        "{}, {} to go",
-        text::counted(progress.files_left, "file"),
-        text::bytes(progress.bytes_left)
-    );
+    let mut said =
+        format!("{}, {} to go", text::counted(progress.files_left, "file"), text::bytes(progress.bytes_left));
     if let Some(reason) = &progress.waiting_for {
         said.push_str("; waiting for ");
         said.push_str(&text::printable(reason));
@@ -96,7 +93,10 @@ pub fn not_done(drained: &Drained) -> String {
         said.push_str(&format!(", {} of them open for writing", text::number(drained.open_left)));
     }
     if drained.blocked_left > 0 {
-        said.push_str(&format!(", {} refused by the home tier (see tierstat)", text::number(drained.blocked_left)));
+        said.push_str(&format!(
+            ", {} refused by the home tier (see tierstat)",
+            text::number(drained.blocked_left)
+        ));
     }
     if let Some(reason) = &drained.reason {
         said.push_str(": ");
@@ -118,7 +118,10 @@ mod tests {
             reason: Some("blob: 503".into()),
             ..Drained::default()
         };
-        assert_eq!(not_done(&drained), "2 files, 1.0 MiB not home yet, 1 of them open for writing: blob: 503");
+        assert_eq!(
+            not_done(&drained),
+            "2 files, 1.0 MiB not home yet, 1 of them open for writing: blob: 503"
+        );
     }
 
     #[test]

@@ -28,7 +28,10 @@ pub fn run(point: &Path, timeout: Option<Duration>) -> Result<(), Failure> {
         // In a container the socket may not be in sight; the daemon drains by itself afterwards.
         Err(TargetError::Client { source: ClientError::Nobody(_), .. }) => {
             detach(point, Manner::Plain).map_err(said)?;
-            println!("{}: unmounted; its daemon, out of reach from here, commits what is left", point.display());
+            println!(
+                "{}: unmounted; its daemon, out of reach from here, commits what is left",
+                point.display()
+            );
             Ok(())
         }
         Err(error) => Err(error.into()),
@@ -103,7 +106,10 @@ fn with_daemon(point: &Path, mut client: Client, timeout: Option<Duration>) -> R
         Err(error) => return Err(error.into()),
     }
     if !client.closed(PATIENCE) {
-        return Err(Failure::failed(format!("{}: unmounted, but its daemon does not end: see its log", point.display())));
+        return Err(Failure::failed(format!(
+            "{}: unmounted, but its daemon does not end: see its log",
+            point.display()
+        )));
     }
     if drained.files_done > 0 {
         println!("{}: unmounted, {}", point.display(), progress::done(&drained));

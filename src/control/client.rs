@@ -1,8 +1,8 @@
 //! The commands' end of the control socket: blocking, one call at a time.
 
 use crate::control::protocol::{
-    ANSWER_MAX, Answer, AnswerBody, Call, Drained, ErrorCode, Hello, ListPage, ListQuery, NativePath, Progress,
-    Request, VERSION, WireError, WirePath,
+    ANSWER_MAX, Answer, AnswerBody, Call, Drained, ErrorCode, Hello, ListPage, ListQuery, NativePath,
+    Progress, Request, VERSION, WireError, WirePath,
 };
 use crate::control::status::Status;
 use serde::de::DeserializeOwned;
@@ -55,7 +55,9 @@ impl From<io::Error> for ClientError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent,
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => Self::Gone,
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
+                Self::Gone
+            }
             _ => Self::Io(error),
         }
     }
@@ -75,7 +77,9 @@ impl Client {
     /// [`ClientError::Nobody`], [`ClientError::Denied`].
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
         let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::Nobody(path.to_owned()),
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                ClientError::Nobody(path.to_owned())
+            }
             io::ErrorKind::PermissionDenied => ClientError::Denied(path.to_owned()),
             _ => ClientError::Io(error),
         })?;

@@ -42,11 +42,8 @@ impl Mount {
     pub fn inner(&self, path: &Path) -> Option<WirePath> {
         let rest = path.strip_prefix(&self.point).ok()?;
         let root = self.root.strip_prefix("/").unwrap_or(&self.root);
-        let parts: Vec<&[u8]> = root
-            .components()
-            .chain(rest.components())
-            .map(|part| part.as_os_str().as_bytes())
-            .collect();
+        let parts: Vec<&[u8]> =
+            root.components().chain(rest.components()).map(|part| part.as_os_str().as_bytes()).collect();
         Some(WirePath(parts.join(&b'/')))
     }
 }

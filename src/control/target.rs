@@ -60,7 +60,11 @@ fn dead(point: &Path) -> String {
 }
 
 fn known(mounts: &[PathBuf]) -> String {
-    if mounts.is_empty() { "nothing is mounted here".to_owned() } else { format!("mounted: {}", list(mounts)) }
+    if mounts.is_empty() {
+        "nothing is mounted here".to_owned()
+    } else {
+        format!("mounted: {}", list(mounts))
+    }
 }
 
 fn list(mounts: &[PathBuf]) -> String {
@@ -142,13 +146,13 @@ impl Target {
     /// # Errors
     /// Of the socket, if the mount does not say either.
     pub fn status(&self) -> Result<Status, TargetError> {
-        let failure = match self.connect().and_then(|mut client| client.status().map_err(|e| self.client(e))) {
+        let failure = match self.connect().and_then(|mut client| client.status().map_err(|e| self.client(e)))
+        {
             Ok(status) => return Ok(status),
             Err(failure) => failure,
         };
         let Ok(value) = xattr(&self.mount.point, STATUS_XATTR) else { return Err(failure) };
-        serde_json::from_slice(&value)
-            .map_err(|error| self.client(ClientError::Garbled(error.to_string())))
+        serde_json::from_slice(&value).map_err(|error| self.client(ClientError::Garbled(error.to_string())))
     }
 
     fn client(&self, source: ClientError) -> TargetError {

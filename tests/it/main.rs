@@ -1,1 +1,3 @@
 //! All integration tests in one binary: one link for everything.
+
+mod cli;

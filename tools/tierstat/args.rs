@@ -103,7 +103,10 @@ mod tests {
     #[test]
     fn a_mount_point_or_a_command() {
         let args = Args::parse_from(["tierstat", "/m", "--json"]);
-        assert_eq!((args.mountpoint.is_some(), args.form(), args.command.is_none()), (true, Form::Json, true));
+        assert_eq!(
+            (args.mountpoint.is_some(), args.form(), args.command.is_none()),
+            (true, Form::Json, true)
+        );
         let args = Args::parse_from(["tierstat", "ls", "-R", "--sort", "size"]);
         let Some(Command::Ls(ls)) = args.command else { panic!("{args:?}") };
         assert_eq!((ls.depth(), ls.sort, ls.form()), (Depth::All, Some(Sort::Size), Form::Text));

@@ -31,11 +31,7 @@ fn as_text(ls: &Ls, target: &Target, out: &mut dyn Write) -> Result<(), Failure>
     Ok(())
 }
 
-fn rows(
-    ls: &Ls,
-    target: &Target,
-    each: &mut dyn FnMut(Row) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+fn rows(ls: &Ls, target: &Target, each: &mut dyn FnMut(Row) -> Result<(), Failure>) -> Result<(), Failure> {
     let Some(by) = ls.sort else { return walk::walk(target, ls.depth(), each) };
     let mut all = Vec::new();
     walk::walk(target, ls.depth(), &mut |row| {
@@ -115,7 +111,11 @@ mod tests {
     use tierfs::control::protocol::{Held, Role, WirePath};
 
     fn table() -> Table {
-        Table { letters: Letters::of(["scratch", "share", "blob"]), base: b"d".to_vec(), style: Style::plain() }
+        Table {
+            letters: Letters::of(["scratch", "share", "blob"]),
+            base: b"d".to_vec(),
+            style: Style::plain(),
+        }
     }
 
     fn row(path: &[u8], kind: RowKind) -> Row {

@@ -77,13 +77,16 @@ fn head(status: &Status, style: Style, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn tiers(status: &Status, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    let heading = columns(["TIER", "KIND", "STATE", "CAPACITY", "USED", "FILES", "HOT", "DIRTY"].map(str::to_owned));
+    let heading =
+        columns(["TIER", "KIND", "STATE", "CAPACITY", "USED", "FILES", "HOT", "DIRTY"].map(str::to_owned));
     writeln!(out, "{}", style.paint(Look::Bold, heading.trim_end()))?;
     for tier in &status.tiers {
         let line = tier_line(tier);
         match tier.state {
             TierState::Ok => writeln!(out, "{}", line.trim_end())?,
-            TierState::Sick | TierState::Absent => writeln!(out, "{}", style.paint(Look::Bad, line.trim_end()))?,
+            TierState::Sick | TierState::Absent => {
+                writeln!(out, "{}", style.paint(Look::Bad, line.trim_end()))?
+            }
         }
     }
     Ok(())
@@ -123,7 +126,9 @@ fn amount(bytes: u64) -> String {
 fn facts(status: &Status, now_s: u64) -> Vec<(String, String)> {
     let mut facts = vec![("dirty".to_owned(), dirty(status)), ("queue".to_owned(), queue(status))];
     facts.extend(reads(status).map(|said| ("reads".to_owned(), said)));
-    facts.extend(status.tiers.iter().filter(|tier| tier.requests > 0).map(|tier| (tier.name.clone(), traffic(tier))));
+    facts.extend(
+        status.tiers.iter().filter(|tier| tier.requests > 0).map(|tier| (tier.name.clone(), traffic(tier))),
+    );
     facts.extend(oddities(status).map(|said| ("names".to_owned(), said)));
     facts.extend(status.last_error.as_ref().map(|error| {
         let ago = text::seconds(now_s.saturating_sub(error.at_s));

@@ -103,7 +103,10 @@ fn weaknesses(what: &str, can: &Capabilities) -> Vec<Finding> {
         ));
     }
     if !can.case_sensitive {
-        found.push(Finding::warn(what, "folds case: names that differ only in case are stored under escaped names"));
+        found.push(Finding::warn(
+            what,
+            "folds case: names that differ only in case are stored under escaped names",
+        ));
     }
     let missing = missing(can);
     if !missing.is_empty() {

@@ -120,7 +120,8 @@ home = "scratch"
                 eprintln!("demo: {error}");
             }
         }
-        if self.keep == Keep::Removed && !self.is_mounted()
+        if self.keep == Keep::Removed
+            && !self.is_mounted()
             && let Err(error) = fs::remove_dir_all(&self.root)
         {
             eprintln!("demo: {} stays behind: {error}", self.root.display());
@@ -133,6 +134,22 @@ home = "scratch"
         mounts::all().map_or(true, |mounts| mounts.iter().any(|mount| mount.point == point))
     }
 
+    /// `failure`, with where the daemon's log is.
+    pub(super) fn with_log(&self, failure: Failure) -> Failure {
+        match self.keep {
+            Keep::Removed => Failure {
+                message: format!(
+                    "{failure}\n(`tierfs demo DIR` keeps everything, with the daemon's log in DIR/demo.log)"
+                ),
+                ..failure
+            },
+            Keep::Kept => Failure {
+                message: format!("{failure}\n(the daemon's log: {}/demo.log)", self.root.display()),
+                ..failure
+            },
+        }
+    }
+
     /// Kills the daemon as a crash would.
     pub(super) fn kill_daemon(&self) -> Option<u32> {
         let pid = Client::connect(&self.socket()).ok()?.hello().ok()?.pid;
@@ -143,7 +160,9 @@ home = "scratch"
 
     pub(super) fn farewell(&self) -> String {
         match self.keep {
-            Keep::Removed => "Everything is cleaned up. `tierfs demo DIR` keeps it for a closer look.".to_owned(),
+            Keep::Removed => {
+                "Everything is cleaned up. `tierfs demo DIR` keeps it for a closer look.".to_owned()
+            }
             Keep::Kept => format!(
                 "All of it stays in {0}.\nGo on with: tierfs mount {0}/demo.toml {0}/train",
                 self.root.display()
@@ -166,7 +185,10 @@ fn own(dir: &Path) -> Result<PathBuf, Failure> {
         return Err(Failure::usage(format!("{} is not empty: name a new directory", dir.display())));
     }
     if real.to_str().is_none_or(|text| text.contains(['"', '\\', '$', '%', '#', '?'])) {
-        return Err(Failure::usage(format!("{}: name a directory without special characters", dir.display())));
+        return Err(Failure::usage(format!(
+            "{}: name a directory without special characters",
+            dir.display()
+        )));
     }
     Ok(real)
 }

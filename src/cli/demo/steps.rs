@@ -69,9 +69,8 @@ impl Show<'_> {
 
     fn mount(&mut self) -> Result<(), Failure> {
         self.tell.step("One command mounts all three as one tree; nothing is imported");
-        self.tell.command("tierfs mount demo.toml train");
         let started = Instant::now();
-        self.tools.tierfs(&["mount", "demo.toml", "train"])?;
+        self.run_mount()?;
         let status = self.status()?;
         let mode = match status.mode {
             IoMode::Passthrough => "passthrough: resident files at native speed",
@@ -79,6 +78,11 @@ impl Show<'_> {
         };
         self.tell.good(&format!("ready in {}, {mode}", text::elapsed(started.elapsed())));
         Ok(())
+    }
+
+    fn run_mount(&self) -> Result<(), Failure> {
+        self.tell.command("tierfs mount demo.toml train --log demo.log");
+        self.tools.tierfs(&["mount", "demo.toml", "train", "--log", "demo.log"]).map(drop)
     }
 
     fn read_twice(&mut self) -> Result<(), Failure> {
@@ -101,7 +105,10 @@ impl Show<'_> {
         let took = started.elapsed();
         let fetched = blob_bytes(&self.status()?).saturating_sub(fetched);
         if size != dataset_size() {
-            return Err(Failure::failed(format!("the {which} epoch read {size} bytes, not {}", dataset_size())));
+            return Err(Failure::failed(format!(
+                "the {which} epoch read {size} bytes, not {}",
+                dataset_size()
+            )));
         }
         self.tell.good(&format!(
             "{which:<6} epoch  {}  {:>6}  {:>9}   {}",
@@ -127,7 +134,10 @@ impl Show<'_> {
         ));
         self.tell.command("tierfs flush train/checkpoints");
         self.tools.tierfs(&["flush", "train/checkpoints"])?;
-        self.tell.good(&format!("committed to Blob {} after the close", text::elapsed(started.elapsed() - written)));
+        self.tell.good(&format!(
+            "committed to Blob {} after the close",
+            text::elapsed(started.elapsed() - written)
+        ));
         same(&self.ground.tier("blob").join("checkpoints/run-1/step-100.pt"), CHECKPOINT, content::sum_of)?;
         self.tell.good("the blob has the same sha256, under its own name");
         Ok(())
@@ -184,8 +194,7 @@ impl Show<'_> {
         self.tell.command(&format!("kill -9 {pid}"));
         let point = self.ground.mountpoint();
         wait_for("the mount to die", || Ok(mounts::is_dead(&point)))?;
-        self.tell.command("tierfs mount demo.toml train");
-        self.tools.tierfs(&["mount", "demo.toml", "train"])?;
+        self.run_mount()?;
         same(&path, LAST_WORDS, content::sum_of)?;
         self.tell.good("the file is there, sha256 equal");
         self.tell.command("tierfs flush train");

@@ -22,7 +22,7 @@ pub(super) fn start(order: &Order) -> Result<(), Failure> {
         .stderr(last_words(&log)?)
         .spawn()
         .map_err(failed)?;
-    match pipe.wait(&mut |note| eprintln!("tierfs: {note}")) {
+    match pipe.wait(&mut |note| eprintln!("note: {note}")) {
         Some(Ok(how)) => {
             println!("{}: mounted, {how}", order.mountpoint.display());
             Ok(())

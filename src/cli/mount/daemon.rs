@@ -24,7 +24,7 @@ pub(super) fn in_foreground(order: Order, config: Config) -> Result<(), Failure>
         config_path: order.config,
         mountpoint: order.mountpoint,
         options: order.options,
-        on_note: Box::new(|note| eprintln!("tierfs: {note}")),
+        on_note: Box::new(|note| eprintln!("note: {note}")),
         on_ready: Box::new(move |how| eprintln!("{point}: mounted, {how}")),
     })
     .map_err(|error| failure(&error))

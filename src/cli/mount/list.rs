@@ -8,7 +8,8 @@ use crate::control::target::Target;
 use std::io::{self, Write};
 
 pub(super) fn print() -> Result<(), Failure> {
-    let mounts = mounts::tierfs().map_err(|error| Failure::failed(format!("/proc/self/mountinfo: {error}")))?;
+    let mounts =
+        mounts::tierfs().map_err(|error| Failure::failed(format!("/proc/self/mountinfo: {error}")))?;
     let mut out = io::stdout().lock();
     let printed = mounts.iter().try_for_each(|mount| {
         let point = text::printable(&mount.point.display().to_string());

@@ -49,7 +49,10 @@ fn drain(mut client: Client, hello: &Hello, say: &mut dyn FnMut(String)) -> Resu
     if client.closed(PATIENCE) {
         Ok(())
     } else {
-        Err(Failure::failed(format!("the earlier daemon (pid {}) is done but does not go: see its log", hello.pid)))
+        Err(Failure::failed(format!(
+            "the earlier daemon (pid {}) is done but does not go: see its log",
+            hello.pid
+        )))
     }
 }
 

@@ -59,7 +59,8 @@ fn device(path: &Path, opened: io::Result<File>) -> Result<(), Failure> {
 }
 
 fn on_path(program: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
 /// Makes sure that `point` can be mounted on and answers its real path; `say` hears what had to be done.
@@ -67,17 +68,23 @@ fn on_path(program: &str) -> bool {
 /// # Errors
 /// [`Failure`] that says what to do.
 pub fn mount_point(point: &Path, entries: Entries, say: &mut dyn FnMut(String)) -> Result<PathBuf, Failure> {
-    let absolute = mounts::absolute(point).map_err(|error| Failure::usage(format!("{}: {error}", point.display())))?;
+    let absolute =
+        mounts::absolute(point).map_err(|error| Failure::usage(format!("{}: {error}", point.display())))?;
     let absolute = clear_dead(absolute, say)?;
     let shown = absolute.display();
     let found = fs::metadata(&absolute).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Failure::usage(format!("mount point {shown} does not exist: mkdir -p {shown}")),
+        io::ErrorKind::NotFound => {
+            Failure::failed(format!("mount point {shown} does not exist: mkdir -p {shown}"))
+        }
         _ => Failure::failed(format!("mount point {shown}: {error}")),
     })?;
     if !found.is_dir() {
-        return Err(Failure::usage(format!("mount point {shown} is not a directory: name an empty directory")));
+        return Err(Failure::failed(format!(
+            "mount point {shown} is not a directory: name an empty directory"
+        )));
     }
-    let real = absolute.canonicalize().map_err(|error| Failure::failed(format!("mount point {shown}: {error}")))?;
+    let real =
+        absolute.canonicalize().map_err(|error| Failure::failed(format!("mount point {shown}: {error}")))?;
     refuse_mounted(&real)?;
     if entries == Entries::Refused {
         refuse_entries(&real)?;
@@ -123,7 +130,8 @@ fn refuse_mounted(point: &Path) -> Result<(), Failure> {
 }
 
 fn daemon_of(point: &Path) -> String {
-    let hello = Target::of(point).and_then(|target| target.connect()).ok().and_then(|mut client| client.hello().ok());
+    let hello =
+        Target::of(point).and_then(|target| target.connect()).ok().and_then(|mut client| client.hello().ok());
     hello.map(|hello| format!(" (pid {})", hello.pid)).unwrap_or_default()
 }
 
@@ -205,7 +213,7 @@ mod tests {
     fn each_wrong_mount_point_is_named_with_a_way_out() {
         let dir = TempDir::new().unwrap();
         let missing = refusal(&dir.path().join("missing"));
-        assert_eq!(missing.exit, Exit::Usage);
+        assert_eq!(missing.exit, Exit::Failed);
         assert!(missing.message.contains("mkdir -p"), "{missing}");
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
@@ -237,7 +245,8 @@ mod tests {
 
     #[test]
     fn a_machine_without_fuse_is_told_what_to_do() {
-        let said = |kind: io::ErrorKind| device(Path::new("/dev/fuse"), Err(kind.into())).unwrap_err().message;
+        let said =
+            |kind: io::ErrorKind| device(Path::new("/dev/fuse"), Err(kind.into())).unwrap_err().message;
         assert!(said(io::ErrorKind::NotFound).contains("modprobe fuse"));
         assert!(said(io::ErrorKind::NotFound).contains("--device /dev/fuse"));
         assert!(said(io::ErrorKind::PermissionDenied).contains("as root"));

@@ -2,8 +2,8 @@
 
 use crate::control::Daemon;
 use crate::control::protocol::{
-    ANSWER_MAX, Answer, AnswerBody, Call, ErrorCode, ListQuery, PAGE_MAX, Progress, REQUEST_MAX, Request, VERSION,
-    WireError, WirePath,
+    ANSWER_MAX, Answer, AnswerBody, Call, ErrorCode, ListQuery, PAGE_MAX, Progress, REQUEST_MAX, Request,
+    VERSION, WireError, WirePath,
 };
 use crate::error::Error;
 use serde::Serialize;
@@ -50,7 +50,12 @@ async fn converse(
     let allowed = may_ask(&stream)?;
     let (read, mut write) = stream.into_split();
     if !allowed {
-        return send(&mut write, 0, failure(ErrorCode::Denied, "only root and the owner of the mount may ask")).await;
+        return send(
+            &mut write,
+            0,
+            failure(ErrorCode::Denied, "only root and the owner of the mount may ask"),
+        )
+        .await;
     }
     let mut read = BufReader::new(read);
     loop {
@@ -140,7 +145,10 @@ fn check(call: &Call) -> Result<(), &'static str> {
 
 fn stays_inside(path: &WirePath) -> bool {
     path.0.is_empty()
-        || path.0.split(|byte| *byte == b'/').all(|part| !matches!(part, b"" | b"." | b"..") && !part.contains(&0))
+        || path
+            .0
+            .split(|byte| *byte == b'/')
+            .all(|part| !matches!(part, b"" | b"." | b"..") && !part.contains(&0))
 }
 
 async fn answer(write: &mut OwnedWriteHalf, daemon: &dyn Daemon, request: Request) -> io::Result<()> {
@@ -178,7 +186,9 @@ async fn work(daemon: &dyn Daemon, call: Call, sink: &watch::Sender<Progress>) -
             outcome(daemon.flush(&plain(paths), timeout_ms.map(Duration::from_millis), sink).await)
         }
         Call::Pending { paths } => outcome(daemon.pending(&plain(paths)).await),
-        Call::Drain { timeout_ms } => outcome(daemon.drain(timeout_ms.map(Duration::from_millis), sink).await),
+        Call::Drain { timeout_ms } => {
+            outcome(daemon.drain(timeout_ms.map(Duration::from_millis), sink).await)
+        }
         Call::Unmount => outcome(daemon.unmount().await),
         Call::Ended => value(&daemon.ended(sink).await),
         Call::Path { path } => outcome(daemon.native_path(&path.0).await),

@@ -41,8 +41,8 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        let ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
         if ours && let Err(error) = fs::remove_file(&self.path) {
             tracing::debug!(%error, path = %self.path.display(), "control socket stays behind");
         }
@@ -71,7 +71,8 @@ fn make_directory(path: &Path) -> Result<()> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => {
             fs::DirBuilder::new().recursive(true).mode(0o755).create(parent).map_err(|error| {
-                Error::from(error).context(format_args!("directory of the control socket {}", parent.display()))
+                Error::from(error)
+                    .context(format_args!("directory of the control socket {}", parent.display()))
             })
         }
         _ => Ok(()),
@@ -95,7 +96,9 @@ fn refuse_the_living(path: &Path) -> Result<()> {
     }
     match UnixStream::connect(path) {
         Ok(_) => Err(Error::new(Kind::Busy, format!("another daemon answers on {}", path.display()))),
-        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
+            Ok(())
+        }
         Err(error) => Err(Error::from(error).context(format_args!("control socket {}", path.display()))),
     }
 }

@@ -87,7 +87,8 @@ impl Rig {
     fn new(steps: u64) -> Self {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("run/x.sock");
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let seen = Arc::new(Semaphore::new(0));
         let fake = Arc::new(Fake { steps, seen: Arc::clone(&seen) });
         let server = bind(&path).unwrap().serve(runtime.handle(), fake).unwrap();
@@ -161,14 +162,20 @@ fn progress_is_streamed() {
 fn nonsense_gets_an_answer() {
     let rig = Rig::new(0);
     assert_eq!(code(&rig.raw(b"hello\n")), ErrorCode::Invalid);
-    let future = rig.raw(br#"{"v":9,"id":5,"call":"hello"}
-"#);
+    let future = rig.raw(
+        br#"{"v":9,"id":5,"call":"hello"}
+"#,
+    );
     assert_eq!((future.id, code(&future)), (5, ErrorCode::Invalid));
-    let unknown = rig.raw(br#"{"v":1,"id":6,"call":"dance"}
-"#);
+    let unknown = rig.raw(
+        br#"{"v":1,"id":6,"call":"dance"}
+"#,
+    );
     assert_eq!((unknown.id, code(&unknown)), (6, ErrorCode::UnknownCall));
-    let outside = rig.raw(br#"{"v":1,"id":7,"call":"path","path":"../etc"}
-"#);
+    let outside = rig.raw(
+        br#"{"v":1,"id":7,"call":"path","path":"../etc"}
+"#,
+    );
     assert_eq!((outside.id, code(&outside)), (7, ErrorCode::Invalid));
     assert_eq!(code(&rig.raw(&vec![b' '; REQUEST_MAX + 1])), ErrorCode::Invalid);
 }
@@ -186,8 +193,10 @@ fn every_call_is_known_by_name() {
         Call::Path { path: WirePath::default() },
         Call::List(ListQuery { path: WirePath::default(), after: None, limit: 1 }),
     ];
-    let names: Vec<String> =
-        calls.iter().map(|call| serde_json::to_value(call).unwrap()["call"].as_str().unwrap().into()).collect();
+    let names: Vec<String> = calls
+        .iter()
+        .map(|call| serde_json::to_value(call).unwrap()["call"].as_str().unwrap().into())
+        .collect();
     assert_eq!(names, Call::NAMES);
 }
 

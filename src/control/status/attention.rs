@@ -72,9 +72,8 @@ fn full(tier: &TierStatus) -> Option<String> {
 
 fn stuck(status: &Status) -> Option<String> {
     let age = status.dirty.oldest_age_s.filter(|age| *age > OLD_S)?;
-    (status.queue.running == 0).then(|| {
-        format!("{} wait since {} min and nothing moves", files(status.dirty.files), age / 60)
-    })
+    (status.queue.running == 0)
+        .then(|| format!("{} wait since {} min and nothing moves", files(status.dirty.files), age / 60))
 }
 
 fn files(count: u64) -> String {
@@ -112,7 +111,13 @@ mod tests {
         status.blocked_files = 3;
         status.blocked = vec![Blocked { path: WirePath(b"a".to_vec()), reason: "immutable".into() }];
         let said = status.with_attention().attention;
-        let starts = ["2 files were lost", "tier scratch is absent", "a can't", "1 file changed", "tier scratch is 96%"];
+        let starts = [
+            "2 files were lost",
+            "tier scratch is absent",
+            "a can't",
+            "1 file changed",
+            "tier scratch is 96%",
+        ];
         assert_eq!(said.len(), starts.len(), "{said:?}");
         for (line, start) in said.iter().zip(starts) {
             assert!(line.starts_with(start), "{line}");
