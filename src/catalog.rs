@@ -18,13 +18,15 @@
 //! A name on a tier is **foreign** (to be imported) only if no replica and no place owns its key.
 //! An observation made at time T says nothing about a row that changed after T.
 
+mod check;
+mod cookie;
 mod engine;
 mod schema;
+mod tables;
 mod verbs;
 
-use crate::error::Result;
 use crate::tier::{Entry, NativeId, RenameMode};
-use crate::types::{Attr, AttrChange, FileKind, Generation, Ino, Key, Seq, TierId, Timestamp, Version};
+use crate::types::{Attr, FileKind, Generation, Ino, Key, Seq, TierId, Timestamp, Version};
 use serde::{Deserialize, Serialize};
 
 pub use engine::Location;
@@ -299,6 +301,10 @@ pub struct Observation<'a> {
     pub defaults: Defaults,
     /// Which attributes the tier can hold: only those replace what the catalog knows.
     pub holds_owner_and_mode: bool,
+    /// Directories exist there only by a marker object (Blob): a marker with attributes gets a
+    /// replica row, and a file may lie beside a directory of the same name. False for tiers with
+    /// real directories, where the place row says all.
+    pub markers: bool,
 }
 
 /// A name found on a tier.

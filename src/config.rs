@@ -27,7 +27,12 @@ pub use units::{Percent, duration};
 use crate::policy::placement::{RuleSpec, Rules};
 use crate::types::TierId;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+/// No config is larger.
+const MAX_BYTES: usize = 1 << 20;
 
 /// A config in which everything is right.
 #[derive(Debug)]
@@ -49,12 +54,11 @@ impl Config {
     /// # Errors
     /// All problems, in the order of the file.
     pub fn load(file: &Path) -> Result<(Self, Vec<Warning>), Problems> {
-        let text = std::fs::read(file).map_err(|error| {
-            let message = format!(
-                "can't read the config: {error}; `tierfs config example train` prints one to start from"
-            );
-            Problem { file: file.to_owned(), line: report::WHOLE_FILE, message }
-        })?;
+        let whole = |message| Problem { file: file.to_owned(), line: report::WHOLE_FILE, message };
+        let text = read_file(file).map_err(|error| whole(format!("can't read the config: {error}")))?;
+        if text.len() > MAX_BYTES {
+            return Err(whole("is larger than 1 MiB; no config is".into()).into());
+        }
         let text = String::from_utf8(text).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
@@ -136,4 +140,11 @@ impl Config {
     pub fn show(&self) -> impl fmt::Display + '_ {
         show::Page { file: &self.file, sections: &self.shown }
     }
+}
+
+/// The file's bytes, or the first of them when there are too many.
+fn read_file(file: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(file)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut text)?;
+    Ok(text)
 }

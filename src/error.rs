@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 /// What went wrong, told by what a caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,6 +137,7 @@ pub struct Error {
     kind: Kind,
     context: Cow<'static, str>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    retry_after: Option<Duration>,
 }
 
 /// What nearly everything here returns.
@@ -144,7 +146,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of `kind`; `context` says what was tried, for the log.
     pub fn new(kind: Kind, context: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, context: context.into(), source: None }
+        Self { kind, context: context.into(), source: None, retry_after: None }
     }
 
     /// The same with its cause.
@@ -159,6 +161,19 @@ impl Error {
     pub fn context(mut self, what: impl fmt::Display) -> Self {
         self.context = format!("{what}: {}", self.context).into();
         self
+    }
+
+    /// The tier asked to be left alone for this long (`Retry-After`).
+    #[must_use]
+    pub fn with_retry_after(mut self, pause: Duration) -> Self {
+        self.retry_after = Some(pause);
+        self
+    }
+
+    /// How long the tier asked to be left alone, if it did.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// What kind it is.

@@ -4,6 +4,27 @@
 //! in its capabilities, and policy reads those, never the tier's kind. Tiers know nothing of the
 //! catalog, of rules or of FUSE.
 
+pub mod blob;
+mod directory;
+mod fault;
+mod layer;
+mod limit;
+mod memory;
+mod meter;
+mod restricted;
+mod retry;
+mod table;
+
+pub use directory::{DirectoryKind, DirectoryOptions, DirectoryTier, Mark, Writing};
+pub use fault::{Fault, FaultLayer, Faults, Gate};
+pub use layer::{Attempt, Call, Layer, Layered, Operation, Reopen, Repeat, Turn};
+pub use limit::{Limit, Limits};
+pub use memory::MemoryTier;
+pub use meter::{BUCKETS, Meter, OperationCounts, TierMeter};
+pub use restricted::Restricted;
+pub use retry::{Breaker, Retry, RetryPolicy};
+pub use table::Tiers;
+
 use crate::error::{Kind, Result};
 use crate::types::{AttrChange, Attrs, Condition, FileKind, Key, Timestamp, Version};
 use async_trait::async_trait;
@@ -149,7 +170,8 @@ pub trait Tier: Send + Sync + std::fmt::Debug {
     /// [`Kind::NotFound`] if a tier with real directories has no such directory; blob tiers answer with an empty page.
     async fn list(&self, dir: &Key, prefix: &[u8], from: Option<Cursor>, limit: usize) -> Result<Page>;
 
-    /// Streams `range` of the bytes of `key`, which must be in version `version`.
+    /// Streams `range` of the bytes of `key`, which must be in version `version`. What of the range
+    /// lies beyond the end is left out. A change while it streams ends it with [`Kind::Changed`].
     ///
     /// # Errors
     /// [`Kind::Changed`] if it is another version now, [`Kind::NotFound`] if it is gone, [`Kind::Archived`].
@@ -297,11 +319,17 @@ pub trait Resident: Send + Sync {
     /// As fstat(2).
     fn stat_open(&self, file: &File) -> Result<Object>;
 
-    /// Makes a directory; with `parents`, the missing ones above it too (mode 0755).
+    /// Makes a directory. Its parent must exist.
     ///
     /// # Errors
     /// [`Kind::Exists`], [`Kind::NotFound`].
     fn mkdir(&self, key: &Key, mode: u32) -> Result<()>;
+
+    /// Makes a directory and the missing ones above it (mode 0755); fine if it is there.
+    ///
+    /// # Errors
+    /// [`Kind::NotDirectory`] if something else is in the way.
+    fn ensure_directory(&self, key: &Key) -> Result<()>;
 
     /// Makes a symlink, fifo, socket or device node.
     ///

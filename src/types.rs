@@ -72,3 +72,17 @@ pub enum Condition {
     /// This version (`If-Match`).
     Matches(Version),
 }
+
+/// Something the kernel may have cached and must forget. Sent to one notifier thread, never awaited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Invalidation {
+    /// A name that now means something else or nothing.
+    Entry {
+        /// In which directory.
+        parent: Ino,
+        /// Which name.
+        name: Vec<u8>,
+    },
+    /// Attributes and cached bytes of an inode.
+    Inode(Ino),
+}

@@ -1,1 +1,84 @@
-//! Tables and migrations.
+//! Tables and migrations. Knows SQL text only.
+//!
+//! Disk format: change it by a new migration step, never in place. Column conventions: ids and
+//! times are integers (ns since the epoch), names, keys and versions are blobs, `ino` 0 is nobody.
+
+use crate::error::Result;
+use rusqlite::Connection;
+
+/// One step from a version to the next.
+pub(super) type Migration = fn(&Connection) -> Result<()>;
+
+/// What a catalog of the current version looks like and how older ones get there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Schema {
+    /// Makes all tables of the current version.
+    pub create: &'static str,
+    /// Step `i` leads from version `i + 1` to `i + 2`.
+    pub steps: &'static [Migration],
+}
+
+impl Schema {
+    /// The version that `create` makes.
+    pub(super) fn version(&self) -> i64 {
+        i64::try_from(self.steps.len()).unwrap_or(i64::MAX).saturating_add(1)
+    }
+}
+
+/// The catalog's schema.
+pub(super) const CURRENT: Schema = Schema { create: CREATE, steps: &[] };
+
+/// `step.kind` of a reconcile step.
+pub(super) const RECONCILE: i64 = 1;
+/// `step.kind` of a delete step.
+pub(super) const DELETE: i64 = 2;
+
+const CREATE: &str = "
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+CREATE TABLE tier (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, location TEXT NOT NULL, mark TEXT, fs_type TEXT,
+    root INTEGER NOT NULL, stage INTEGER NOT NULL);
+
+CREATE TABLE inode (
+    ino INTEGER PRIMARY KEY, kind INTEGER NOT NULL, mode INTEGER NOT NULL, uid INTEGER NOT NULL,
+    gid INTEGER NOT NULL, nlink INTEGER NOT NULL, size INTEGER NOT NULL, blocks INTEGER NOT NULL,
+    atime INTEGER NOT NULL, mtime INTEGER NOT NULL, ctime INTEGER NOT NULL, btime INTEGER NOT NULL,
+    rdev INTEGER NOT NULL, target BLOB, generation INTEGER NOT NULL, attr_generation INTEGER NOT NULL,
+    state INTEGER NOT NULL);
+CREATE INDEX inode_dirty ON inode (ino) WHERE state <> 0;
+CREATE INDEX inode_orphan ON inode (ino) WHERE nlink = 0;
+
+CREATE TABLE dentry (
+    parent INTEGER NOT NULL, hash INTEGER NOT NULL, name BLOB NOT NULL, ino INTEGER NOT NULL,
+    PRIMARY KEY (parent, hash, name)) WITHOUT ROWID;
+CREATE INDEX dentry_ino ON dentry (ino);
+
+CREATE TABLE xattr (
+    ino INTEGER NOT NULL, name BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (ino, name)) WITHOUT ROWID;
+
+CREATE TABLE place (
+    id INTEGER PRIMARY KEY, tier INTEGER NOT NULL, parent INTEGER NOT NULL, name BLOB NOT NULL,
+    ino INTEGER NOT NULL, listed INTEGER NOT NULL, version BLOB, changed_at INTEGER NOT NULL);
+CREATE UNIQUE INDEX place_key ON place (parent, name, tier);
+CREATE INDEX place_ino ON place (ino) WHERE ino <> 0;
+
+CREATE TABLE replica (
+    place INTEGER NOT NULL, name BLOB NOT NULL, ino INTEGER NOT NULL, generation INTEGER NOT NULL,
+    attr_generation INTEGER NOT NULL, version BLOB, native_ino INTEGER NOT NULL, linked INTEGER NOT NULL,
+    write_id TEXT, changed_at INTEGER NOT NULL, PRIMARY KEY (place, name)) WITHOUT ROWID;
+CREATE INDEX replica_ino ON replica (ino) WHERE ino <> 0;
+CREATE INDEX replica_gone ON replica (changed_at) WHERE ino = 0;
+CREATE INDEX replica_linked ON replica (native_ino) WHERE linked <> 0;
+CREATE INDEX replica_commit ON replica (write_id) WHERE write_id IS NOT NULL;
+
+CREATE TABLE step (
+    seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, ino INTEGER NOT NULL, place INTEGER NOT NULL,
+    name BLOB NOT NULL, domain TEXT NOT NULL, content INTEGER NOT NULL, again INTEGER NOT NULL,
+    queued_at INTEGER NOT NULL, attempts INTEGER NOT NULL, not_before INTEGER NOT NULL, error TEXT,
+    blocked INTEGER NOT NULL);
+CREATE UNIQUE INDEX step_ino ON step (ino) WHERE ino <> 0;
+CREATE UNIQUE INDEX step_key ON step (place, name) WHERE ino = 0;
+
+CREATE TABLE intent (id INTEGER PRIMARY KEY, plan TEXT NOT NULL);
+";

@@ -5,15 +5,20 @@ use clap::ValueEnum;
 /// For `tierfs mount --help`.
 pub(super) const HELP: &str = "\
 Mount options:
-  allow_other            let other users in (mounts by users need user_allow_other in /etc/fuse.conf)
-  nonempty               mount over a directory with entries, which are hidden meanwhile
-  ro, rw                 read-only, or not (default)
-  uid=N, gid=N           owner of what carries none, such as blobs by other tools (default: who mounts)
-  umask=OCTAL            permission bits to leave out for what carries no mode (default: 022)
-  fsname=NAME            name in df and /proc/mounts (default: the config file)
-  passthrough=auto|on|off  let the kernel read and write resident files itself (default: auto, where it can)
-  noatime, nodev, nosuid, noexec and their opposites go to the kernel
-  defaults, auto, noauto, nofail, _netdev, user, users, x-*, comment=* are for mount(8) and ignored";
+  allow_other              let other users in (when a user mounts, /etc/fuse.conf
+                           must say user_allow_other)
+  nonempty                 mount over a directory with entries, which are hidden
+                           meanwhile
+  ro, rw                   read-only, or not (default)
+  uid=N, gid=N             owner of what carries none, such as other tools' blobs
+                           (default: who mounts)
+  umask=OCTAL              bits to leave out for what carries no mode (default: 022)
+  fsname=NAME              name in df and /proc/mounts (default: the config file)
+  passthrough=auto|on|off  the kernel reads and writes resident files itself:
+                           where it can (default), or the mount fails, or never
+  nodev, nosuid, noexec, noatime and their opposites go to the kernel.
+  defaults, auto, noauto, nofail, user, users, _netdev, x-* and comment=* are for
+  mount(8) and change nothing here.";
 
 /// How to mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

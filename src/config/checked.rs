@@ -8,6 +8,8 @@ mod url;
 
 pub use mount::{Catalog, MountConfig};
 pub use overlap::{Overlap, overlap};
+#[cfg(test)]
+pub(super) use rule::PROMOTES;
 pub use rule::RuleConfig;
 pub use tier::{Auth, BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
 pub use url::BlobLocation;

@@ -102,7 +102,7 @@ impl Unit {
 
 /// One key.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct KeyInfo {
     /// Where it stands.
     pub section: SectionKind,
     /// Its name.
@@ -146,8 +146,8 @@ const fn key(
     unit: Unit,
     default: DefaultValue,
     doc: &'static str,
-) -> Key {
-    Key { section, name, scope, unit, default, reloadable: Reload::AtMount, doc }
+) -> KeyInfo {
+    KeyInfo { section, name, scope, unit, default, reloadable: Reload::AtMount, doc }
 }
 
 /// The kinds of tiers.
@@ -163,7 +163,7 @@ use SectionKind::{Mount, Rule, Tier};
 
 /// The table.
 #[rustfmt::skip]
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[KeyInfo] = &[
     key(Mount, "catalog", All, Unit::Url, Depends("sqlite:///var/lib/tierfs/<config file's name>.db"),
         "the database of names, attributes and placement; \"memory\" forgets it with the mount"),
     key(Mount, "control", All, Unit::Path, Depends("/run/tierfs/<config file's name>.sock"),
@@ -216,7 +216,7 @@ pub const KEYS: &[Key] = &[
 
 /// The key of this name in this kind of section.
 #[must_use]
-pub fn find(section: SectionKind, name: &str) -> Option<&'static Key> {
+pub fn find(section: SectionKind, name: &str) -> Option<&'static KeyInfo> {
     KEYS.iter().find(|key| key.section == section && key.name == name)
 }
 

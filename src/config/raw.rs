@@ -1,10 +1,11 @@
 //! TOML → sections of known keys with expanded strings and their lines. Knows which keys exist,
 //! not what their values mean.
 
+mod complaints;
+
 use super::expand::{self, Environment};
-use super::keys::{self, Key, SectionKind};
+use super::keys::{self, KeyInfo, SectionKind};
 use super::report::Findings;
-use super::suggest::{did_you_mean, either_of};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::Spanned;
@@ -40,6 +41,12 @@ pub(super) struct Section {
     pub(super) unreadable: Vec<&'static str>,
 }
 
+impl Section {
+    fn new(kind: SectionKind, heading: String, name: String, line: usize) -> Self {
+        Self { kind, heading, name, line, given: BTreeMap::new(), unreadable: Vec::new() }
+    }
+}
+
 /// The whole file.
 #[derive(Debug)]
 pub(super) struct Document {
@@ -51,39 +58,24 @@ pub(super) struct Document {
 /// Reads all that can be read and reports the rest.
 pub(super) fn read(text: &str, environment: Environment<'_>, findings: &mut Findings) -> Document {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { text, environment, findings };
+    let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+    let mut reader = Reader { text, line_ends, environment, findings };
     reader.report_syntax(&errors);
     reader.document(table.into_inner())
 }
 
 struct Reader<'a> {
     text: &'a str,
+    line_ends: Vec<usize>,
     environment: Environment<'a>,
     findings: &'a mut Findings,
 }
 
 type Entry<'i> = (Spanned<DeString<'i>>, Spanned<DeValue<'i>>);
 
-/// Names of keys that people try to put secrets under.
-const SECRETS: [&str; 12] = [
-    "key",
-    "account_key",
-    "access_key",
-    "storage_key",
-    "sas",
-    "sas_token",
-    "token",
-    "secret",
-    "client_secret",
-    "password",
-    "connection_string",
-    "credential",
-];
-
 impl Reader<'_> {
     fn line(&self, span: &Range<usize>) -> usize {
-        let before = self.text.as_bytes().get(..span.start).unwrap_or(self.text.as_bytes());
-        1 + before.iter().filter(|&&byte| byte == b'\n').count()
+        1 + self.line_ends.partition_point(|end| *end < span.start)
     }
 
     fn report_syntax(&mut self, errors: &[toml::de::Error]) {
@@ -91,25 +83,24 @@ impl Reader<'_> {
         for error in errors {
             let span = error.span().unwrap_or(0..0);
             let line = self.line(&span);
-            let written = self.text.get(span).unwrap_or("");
+            let written = self.text.get(span).unwrap_or("").escape_debug();
             let message = error.message();
             // The parser goes on with what such a value would be in quotes.
             let unquoted = message.starts_with("string values must be quoted");
             if !unquoted {
                 self.findings.set_incomplete();
             }
+            // What follows an error on its line is rarely another.
             if line == last_line {
                 continue;
             }
             last_line = line;
-            self.findings.problem(
-                line,
-                match (unquoted, message) {
-                    (true, _) => format!("`{written}` is not in quotes; write \"{written}\""),
-                    (false, "duplicate key") => format!("`{written}` is given twice; keep one"),
-                    (false, _) => format!("not TOML: {message}"),
-                },
-            );
+            let complaint = match message {
+                _ if unquoted => format!("`{written}` is not in quotes; write \"{written}\""),
+                "duplicate key" => format!("`{written}` is given twice; keep one"),
+                _ => format!("not TOML: {message}"),
+            };
+            self.findings.problem(line, complaint);
         }
     }
 
@@ -135,47 +126,16 @@ impl Reader<'_> {
     }
 
     fn misplaced(&mut self, name: &str, line: usize, value: &DeValue<'_>) {
-        let heading = match value {
-            DeValue::Table(_) => format!("[{name}]"),
-            DeValue::Array(list) if list.iter().all(|item| matches!(item.get_ref(), DeValue::Table(_))) => {
-                format!("[[{name}]]")
-            }
-            _ => {
-                let sections =
-                    SectionKind::ALL.into_iter().filter(|section| keys::find(*section, name).is_some());
-                let sections: Vec<_> = sections.map(SectionKind::heading).collect();
-                return self.findings.problem(
-                    line,
-                    if sections.is_empty() {
-                        format!("unknown key `{name}` outside any section{}", mount_key(name))
-                    } else {
-                        format!("`{name}` stands outside any section; write it below {}", either_of(sections))
-                    },
-                );
-            }
-        };
-        let better = match name {
-            "mount" => "; write [mount]".to_owned(),
-            "tier" => "; write [tier.NAME], one section for each tier".to_owned(),
-            "rule" => "; write [[rule]], one for each rule".to_owned(),
-            _ => did_you_mean(name, ["mount", "tier", "rule"]),
-        };
-        let better = if better.is_empty() {
-            "; sections are [mount], [tier.NAME] and [[rule]]".to_owned()
+        let is_table = |value: &DeValue<'_>| matches!(value, DeValue::Table(_));
+        let is_list =
+            matches!(value, DeValue::Array(list) if list.iter().all(|item| is_table(item.get_ref())));
+        if is_list || is_table(value) {
+            // What stands below a wrong heading was meant for a right one.
+            self.findings.set_incomplete();
+            self.findings.problem(line, complaints::wrong_section(name, is_list));
         } else {
-            better
-                .replace("`mount`", "[mount]")
-                .replace("`tier`", "[tier.NAME]")
-                .replace("`rule`", "[[rule]]")
-        };
-        let what = if matches!(name, "mount" | "tier" | "rule") {
-            "is not a section as it stands"
-        } else {
-            "is unknown"
-        };
-        // What stands below a wrong heading was meant for a right one.
-        self.findings.problem(line, format!("section {heading} {what}{better}"));
-        self.findings.set_incomplete();
+            self.findings.problem(line, complaints::stray_key(name));
+        }
     }
 
     fn tiers(&mut self, table: DeTable<'_>) -> Vec<Section> {
@@ -183,19 +143,13 @@ impl Reader<'_> {
         for (key, value) in in_file_order(table) {
             let (line, name) = (self.line(&key.span()), key.into_inner().into_owned());
             let DeValue::Table(entries) = value.into_inner() else {
-                self.findings.problem(
-                    line,
-                    format!(
-                        "`{name}` stands in [tier]; write it below [tier.NAME], one section for each tier"
-                    ),
-                );
+                let message = "stands in [tier]; write it below [tier.NAME], one section for each tier";
+                self.findings.problem(line, format!("`{}` {message}", name.escape_debug()));
                 continue;
             };
             if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
-                self.findings.problem(
-                    line,
-                    format!("tier name {name:?} is not plain; write letters, digits, - and _"),
-                );
+                let message = "is not a plain word; write letters, digits, - and _";
+                self.findings.problem(line, format!("tier name {name:?} {message}"));
             }
             let mut section = Section::new(SectionKind::Tier, format!("[tier.{name}]"), name, line);
             self.entries(&mut section, entries);
@@ -223,7 +177,7 @@ impl Reader<'_> {
         for (key, value) in in_file_order(entries) {
             let line = self.line(&key.span());
             let Some(known) = keys::find(section.kind, key.get_ref()) else {
-                self.unknown_key(section, key.get_ref(), line);
+                self.findings.problem(line, complaints::unknown_key(section, key.get_ref()));
                 continue;
             };
             match self.value(known, value, line) {
@@ -233,27 +187,10 @@ impl Reader<'_> {
         }
     }
 
-    /// Never says the value: it may be a secret.
-    fn unknown_key(&mut self, section: &Section, name: &str, line: usize) {
-        let heading = &section.heading;
-        let here = keys::KEYS.iter().filter(|key| key.section == section.kind).map(|key| key.name);
-        let elsewhere = SectionKind::ALL.into_iter().find(|other| keys::find(*other, name).is_some());
-        let message = if SECRETS.contains(&name.to_lowercase().as_str()) {
-            format!("secrets don't belong in a config; {}", instead_of_secret(name))
-        } else if let Some(better) = super::suggest::nearest(name, here.clone()) {
-            format!("unknown key `{name}` in {heading}; did you mean `{better}`?")
-        } else if let Some(other) = elsewhere {
-            format!("`{name}` is no key of {heading}; write it below {}", other.heading())
-        } else {
-            format!("unknown key `{name}` in {heading}; keys are {}", here.collect::<Vec<_>>().join(", "))
-        };
-        self.findings.problem(line, message);
-    }
-
-    fn value(&mut self, key: &Key, value: Spanned<DeValue<'_>>, line: usize) -> Option<Given> {
+    fn value(&mut self, key: &KeyInfo, value: Spanned<DeValue<'_>>, line: usize) -> Option<Given> {
         match value.into_inner() {
             DeValue::String(text) => self.text(key, &text, line).map(Given::One),
-            DeValue::Array(items) if key.unit == keys::Unit::Tiers => {
+            DeValue::Array(items) if key.unit == keys::Unit::Tiers && !items.is_empty() => {
                 let mut texts = Vec::new();
                 for item in items {
                     let line = self.line(&item.span());
@@ -268,21 +205,12 @@ impl Reader<'_> {
         }
     }
 
-    fn wrong_type(&mut self, key: &Key, value: &DeValue<'_>, line: usize) -> Option<Given> {
-        let (name, example) = (key.name, key.unit.example());
-        let what = match value {
-            DeValue::Integer(_) | DeValue::Float(_) => "a bare number",
-            DeValue::Boolean(_) => "true or false",
-            DeValue::Array(_) => "a list",
-            DeValue::Table(_) => "a table",
-            _ => "a date",
-        };
-        self.findings
-            .problem(line, format!("`{name}` is {what}; write text in quotes, such as {name} = {example}"));
+    fn wrong_type(&mut self, key: &KeyInfo, value: &DeValue<'_>, line: usize) -> Option<Given> {
+        self.findings.problem(line, complaints::wrong_type(key, value));
         None
     }
 
-    fn text(&mut self, key: &Key, text: &str, line: usize) -> Option<Text> {
+    fn text(&mut self, key: &KeyInfo, text: &str, line: usize) -> Option<Text> {
         match expand::expand(text, self.environment) {
             Ok(expanded) => Some(Text { value: expanded.value, line, names: expanded.names }),
             Err(wrong) => {
@@ -293,30 +221,8 @@ impl Reader<'_> {
     }
 }
 
-impl Section {
-    fn new(kind: SectionKind, heading: String, name: String, line: usize) -> Self {
-        Self { kind, heading, name, line, given: BTreeMap::new(), unreadable: Vec::new() }
-    }
-}
-
 fn in_file_order(table: DeTable<'_>) -> Vec<Entry<'_>> {
     let mut entries: Vec<_> = table.into_iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
-}
-
-fn mount_key(name: &str) -> String {
-    let here = keys::KEYS.iter().filter(|key| key.section == SectionKind::Mount).map(|key| key.name);
-    did_you_mean(name, here)
-}
-
-fn instead_of_secret(name: &str) -> &'static str {
-    let name = name.to_lowercase();
-    if name.contains("sas") || name.contains("token") {
-        "write sas_file = \"/path/of/a/file\", or set AZURE_STORAGE_SAS_TOKEN"
-    } else if name.contains("secret") || name.contains("password") {
-        "set AZURE_STORAGE_SPN_CLIENT_SECRET"
-    } else {
-        "write key_file = \"/path/of/a/file\", or set AZURE_STORAGE_ACCESS_KEY"
-    }
 }

@@ -112,6 +112,14 @@ impl<'a> Reader<'a> {
         Located { value, line: self.section.line }
     }
 
+    /// Notes that `name` of the environment decides too what `key` means.
+    pub(super) fn note_name(&mut self, key: &str, name: &str) {
+        let setting = self.settings.iter_mut().find(|setting| setting.key == key);
+        if let Some(Setting { origin: Origin::Line { names, .. }, .. }) = setting {
+            names.push(name.to_owned());
+        }
+    }
+
     /// Notes a value that was found by other means.
     pub(super) fn note(&mut self, key: &'static str, value: String, origin: Origin) {
         self.settings.retain(|setting| setting.key != key);

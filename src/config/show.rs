@@ -30,6 +30,14 @@ pub(super) struct Shown {
     pub(super) settings: Vec<Setting>,
 }
 
+impl Shown {
+    /// The value of `key` as TOML.
+    pub(super) fn value(&self, key: &str) -> Option<&str> {
+        let setting = self.settings.iter().find(|setting| setting.key == key);
+        setting.map(|setting| setting.value.as_str())
+    }
+}
+
 /// All sections, ready to print.
 pub(super) struct Page<'a> {
     pub(super) file: &'a Path,

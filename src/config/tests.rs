@@ -117,6 +117,14 @@ fn examples_load_without_a_warning() {
 }
 
 #[test]
+fn words_of_the_table_are_the_words_understood() {
+    assert_eq!(TierKind::WORDS.map(|(word, _)| word), keys::KINDS);
+    assert!(TierKind::WORDS.iter().all(|(word, kind)| kind.word() == *word));
+    assert_eq!(Auth::WORDS.map(|(word, _)| word), keys::AUTHS);
+    assert_eq!(checked::PROMOTES.map(|(word, _)| word), keys::PROMOTES);
+}
+
+#[test]
 fn every_key_is_unique_and_has_a_readable_default() {
     for (at, key) in keys::KEYS.iter().enumerate() {
         assert!(!keys::KEYS[..at].iter().any(|other| (other.section, other.name) == (key.section, key.name)));
@@ -163,7 +171,7 @@ fn wrong_sections_are_told() {
     assert_said("[mounts]\n", ":1: section [mounts] is unknown; did you mean [mount]?");
     assert_said("[tiers.a]\nkind = \"local\"\n", "did you mean [tier.NAME]?");
     assert_said("[[rules]]\npath = \"**\"\n", "section [[rules]] is unknown; did you mean [[rule]]?");
-    assert_said("[rule]\npath = \"**\"\n", "write [[rule]]");
+    assert_said("[rule]\npath = \"**\"\n", "section [rule] is not written that way; write [[rule]]");
     assert_said("[tier]\nkind = \"local\"\n", "write it below [tier.NAME]");
     assert_said("[logging]\n", "sections are [mount], [tier.NAME] and [[rule]]");
     assert_said("memory = \"1GiB\"\n", ":1: `memory` stands outside any section; write it below [mount]");
@@ -336,6 +344,11 @@ fn what_can_never_happen_is_warned_of() {
     assert_said(
         &text,
         ":16: warning: rule \"**\" never matches: the rule \"**\" (line 10) matches all of it",
+    );
+    let bare = small("", "", "").replace("\"b/**\"", "\"b/data\"");
+    assert_said(
+        &bare,
+        ":11: warning: rule \"b/data\" matches nothing but that name; if it is a directory, write \"b/data/**\"",
     );
     let unused = small("", "", "") + "[tier.two]\nkind = \"local\"\npath = \"/two\"\n";
     assert_said(&unused, "warning: no rule uses tier two");

@@ -1,3 +1,6 @@
 //! All integration tests in one binary: one link for everything.
 
 mod cli;
+mod contract;
+mod support;
+mod tiers;

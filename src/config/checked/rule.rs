@@ -28,7 +28,8 @@ pub struct RuleConfig {
     pub revalidate: Option<Duration>,
 }
 
-const PROMOTES: [(&str, Promote); 2] = [("on-read", Promote::OnRead), ("never", Promote::Never)];
+pub(in crate::config) const PROMOTES: [(&str, Promote); 2] =
+    [("on-read", Promote::OnRead), ("never", Promote::Never)];
 
 /// What is known of a rule while the rest is checked.
 pub(super) struct Draft {
@@ -72,6 +73,7 @@ pub(super) fn read_all(
     let (drafts, shown): (Vec<_>, Vec<_>) = read.unzip();
     check_last(&drafts, tiers, findings);
     warn_of_shadowed(&drafts, findings);
+    warn_of_bare_names(&drafts, findings);
     Rules { drafts, shown }
 }
 
@@ -178,7 +180,9 @@ fn read_revalidate(reader: &mut Reader<'_>, home: Option<&tier::Draft>) -> Optio
         (Some(given), _) => given.value,
         (None, Some(home)) => {
             let from = format!("[tier.{}]", home.name);
-            reader.note("revalidate", home.revalidate_text.clone(), Origin::Inherited { from });
+            if let Some(value) = home.shown.value("revalidate") {
+                reader.note("revalidate", value.to_owned(), Origin::Inherited { from });
+            }
             home.revalidate.value
         }
         (None, None) => None,
@@ -219,5 +223,17 @@ fn warn_of_shadowed(rules: &[Draft], findings: &mut Findings) {
             path.line,
             format!("rule \"{}\" never matches: {by} all of it; put it first, or remove it", path.value.0),
         );
+    }
+}
+
+/// `datasets` where `datasets/**` was meant.
+fn warn_of_bare_names(rules: &[Draft], findings: &mut Findings) {
+    for path in rules.iter().filter_map(|rule| rule.path.as_ref()) {
+        let text = &path.value.0;
+        let last = text.rsplit('/').next().unwrap_or(text);
+        if !last.contains(['*', '?', '[', '{', '\\', '}', '.']) {
+            let better = format!("if it is a directory, write \"{text}/**\" for it and all below it");
+            findings.warning(path.line, format!("rule \"{text}\" matches nothing but that name; {better}"));
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use url::{Host, Url};
 
 /// Names of the account in the environment, as other Azure tools know them.
-const ACCOUNT_NAMES: [&str; 2] = ["AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"];
+pub(super) const ACCOUNT_NAMES: [&str; 2] = ["AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"];
 const EXAMPLE: &str = "\"https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX\"";
 
 /// Where a blob tier is.

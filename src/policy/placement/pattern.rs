@@ -12,7 +12,7 @@ use std::collections::HashSet;
 /// One bit is the end, the others are segments.
 const MAX_SEGMENTS: usize = 63;
 /// Where the search for rules in the shadow of others gives up (and finds none).
-const MAX_SEARCH: usize = 10_000;
+const MAX_SEARCH: usize = 1_000;
 
 /// A compiled glob: any of its branches may match.
 #[derive(Clone, Debug)]

@@ -100,7 +100,7 @@ fn ancestors(path: &Key) -> Vec<Key> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_tier_is_missed(rules in some_rules(), path in path()) {
@@ -121,14 +121,15 @@ proptest! {
 
     #[test]
     fn patterns_match_as_globset_does(glob in glob(), path in path()) {
-        let theirs = GlobBuilder::new(&glob).literal_separator(true).empty_alternates(true).build().unwrap();
-        // globset's trailing `/**` leaves out the directory itself and needs a slash; ours takes both.
-        let theirs = theirs.compile_matcher();
-        let ours = Pattern::parse(&glob).unwrap();
-        if theirs.is_match(&path) && !path.is_empty() {
-            prop_assert!(ours.matches(&key(&path)));
-        } else if !glob.contains("**") {
-            prop_assert!(!ours.matches(&key(&path)));
+        let theirs = |glob: &str| {
+            let glob = GlobBuilder::new(glob).literal_separator(true).empty_alternates(true).build().unwrap();
+            glob.compile_matcher().is_match(&path)
+        };
+        let ours = Pattern::parse(&glob).unwrap().matches(&key(&path));
+        // To globset a trailing `/**` leaves out the directory itself, and `**` in braces has rules of its own.
+        let directory = glob.trim_end_matches("/**");
+        if !path.is_empty() && !glob.contains("{**") {
+            prop_assert_eq!(ours, theirs(&glob) || theirs(directory));
         }
     }
 

@@ -1,0 +1,213 @@
+//! Opens a catalog file: lock, examination, migration. Nothing is written before all checks passed.
+
+use super::super::schema::Schema;
+use crate::error::{Error, Kind, Result};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rustix::fs::{FlockOperation, flock};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Up to this size the whole file is checked at every open; a larger one would delay the mount.
+const CHECKED_WHOLE: u64 = 32 << 20;
+
+/// `path` with `suffix` behind its name.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// Takes the catalog for this process; the kernel gives it back when the process dies.
+pub(super) fn lock(path: &Path) -> Result<File> {
+    let at = beside(path, ".lock");
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&at)
+        .map_err(|e| Error::from(e).context(format_args!("can't make {}", at.display())))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::new(
+            Kind::Busy,
+            format!("catalog {} is in use by another tierfs daemon; unmount that one first", path.display()),
+        )),
+        Err(errno) => Err(Error::from(errno).context(format_args!("can't lock {}", at.display()))),
+    }
+}
+
+/// The connection to a checked, current catalog at `path`.
+pub(super) fn connect(path: &Path, schema: &Schema) -> Result<Connection> {
+    let found = examine(path, schema)?;
+    if found.is_none() {
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    }
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | NO_MUTEX)?;
+    configure(&connection)?;
+    match found {
+        None => create(&connection, schema)?,
+        Some(version) if version < schema.version() => migrate(&connection, path, schema, version)?,
+        Some(_) => {}
+    }
+    Ok(connection)
+}
+
+// The engine's own mutex already keeps threads apart.
+const NO_MUTEX: OpenFlags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
+
+/// Settings of every connection.
+pub(super) fn configure(connection: &Connection) -> Result<()> {
+    connection.set_prepared_statement_cache_capacity(256);
+    // EXCLUSIVE: the lock file keeps others out, so SQLite need not take and drop its own locks
+    // for every statement, and the index of the WAL stays in the heap.
+    connection.execute_batch(
+        "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
+         PRAGMA cache_size = -8192; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY;
+         PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864;
+         PRAGMA trusted_schema = OFF;",
+    )?;
+    Ok(())
+}
+
+/// Makes the tables of a new catalog.
+pub(super) fn create(connection: &Connection, schema: &Schema) -> Result<()> {
+    in_transaction(connection, |connection| {
+        connection.execute_batch(schema.create)?;
+        set_version(connection, schema.version())
+    })
+}
+
+/// The version of the catalog at `path`, `None` if there is none yet; changes nothing.
+fn examine(path: &Path, schema: &Schema) -> Result<Option<i64>> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::from(e).context(format_args!("can't open catalog {}", path.display()))),
+    };
+    let size = file.metadata()?.len();
+    if size == 0 {
+        return Ok(None);
+    }
+    let mut magic = [0; 16];
+    if file.read_exact(&mut magic).is_err() || &magic != b"SQLite format 3\0" {
+        return Err(damaged(path, "it is not an SQLite file"));
+    }
+    drop(file);
+    let version = read_version(path, size).map_err(|e| match e.kind() {
+        Kind::Corrupt => damaged(path, &e.to_string()).with_source(e),
+        _ => e.context(format_args!("can't read catalog {}", path.display())),
+    })?;
+    match version {
+        Some(version) if version > schema.version() => Err(Error::new(
+            Kind::Invalid,
+            format!(
+                "catalog {} has schema {version}, this tierfs knows up to {}: use the newer tierfs, or another catalog",
+                path.display(),
+                schema.version()
+            ),
+        )),
+        other => Ok(other),
+    }
+}
+
+/// Reads through a read-only connection, which never checkpoints the WAL of whoever wrote it.
+fn read_version(path: &Path, size: u64) -> Result<Option<i64>> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | NO_MUTEX)?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables == 0 {
+        return Ok(None);
+    }
+    let ours: Option<i64> = connection
+        .query_row("SELECT 1 FROM sqlite_schema WHERE name = 'meta'", [], |row| row.get(0))
+        .optional()?;
+    let version: Option<i64> = match ours {
+        Some(_) => connection
+            .query_row("SELECT value FROM meta WHERE key = 'schema'", [], |row| row.get(0))
+            .optional()?,
+        None => None,
+    };
+    let Some(version) = version else {
+        return Err(Error::new(
+            Kind::Invalid,
+            "it is an SQLite file, but not a tierfs catalog: name another one",
+        ));
+    };
+    if size <= CHECKED_WHOLE {
+        let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if verdict != "ok" {
+            return Err(Error::new(Kind::Corrupt, verdict));
+        }
+    }
+    Ok(Some(version))
+}
+
+fn damaged(path: &Path, what: &str) -> Error {
+    Error::new(
+        Kind::Corrupt,
+        format!(
+            "catalog {} is damaged ({what}); it was left as it is: run `tierfs rebuild`, or move it away to start with a new one",
+            path.display()
+        ),
+    )
+}
+
+fn migrate(connection: &Connection, path: &Path, schema: &Schema, from: i64) -> Result<()> {
+    let first = usize::try_from(from - 1).unwrap_or(usize::MAX);
+    let Some(steps) = schema.steps.get(first..) else {
+        return Err(Error::new(
+            Kind::Invalid,
+            format!("catalog {} has unknown schema {from}", path.display()),
+        ));
+    };
+    keep_copy(connection, path, from)?;
+    in_transaction(connection, |connection| {
+        steps.iter().try_for_each(|step| step(connection))?;
+        set_version(connection, schema.version())
+    })
+}
+
+/// Writes `<path>.v<old>.bak`, whole or not at all.
+fn keep_copy(connection: &Connection, path: &Path, version: i64) -> Result<()> {
+    let copy = beside(path, &format!(".v{version}.bak"));
+    let part = beside(&copy, ".part");
+    match std::fs::remove_file(&part) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e.into()),
+        _ => {}
+    }
+    let text = part.to_str().ok_or_else(|| {
+        Error::new(Kind::Invalid, format!("the path of catalog {} must be UTF-8", path.display()))
+    })?;
+    connection.execute("VACUUM INTO ?1", [text])?;
+    File::open(&part)?.sync_all()?;
+    std::fs::rename(&part, &copy)?;
+    sync_parent(path)
+}
+
+/// Makes the names beside `path` durable.
+pub(super) fn sync_parent(path: &Path) -> Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()?;
+    Ok(())
+}
+
+fn in_transaction(connection: &Connection, act: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    match act(connection).and_then(|()| Ok(connection.execute_batch("COMMIT")?)) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            if !connection.is_autocommit() {
+                connection.execute_batch("ROLLBACK")?;
+            }
+            Err(error)
+        }
+    }
+}
+
+fn set_version(connection: &Connection, version: i64) -> Result<()> {
+    connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('schema', ?1)", [version])?;
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! What opens and closes for writing mean for the tables.
+
+use super::Catalog;
+use crate::catalog::tables::{Order, ReplicaRow, Tx, Why};
+use crate::catalog::{Content, Inode, Replica, WriteState};
+use crate::error::{Error, Kind, Result};
+use crate::types::{FileKind, Generation, Ino, Seq, TierId, Version};
+
+impl Catalog {
+    /// What an in-place written native file looks like now: after FLUSH, truncate or link by ourselves. Another size or mtime is a new
+    /// generation, which all names of the file on `tier` hold.
+    pub fn wrote_native(&self, ino: Ino, tier: TierId, content: Content, version: &Version) -> Result<()> {
+        self.engine.write(|tx| {
+            let mut inode = tx.inode(ino)?;
+            let held = inode.generation;
+            if (inode.attr.size, inode.attr.mtime) != (content.size, content.mtime) {
+                inode.generation = held.next();
+            }
+            apply(&mut inode, content);
+            tx.update_inode(&inode)?;
+            for mut row in tx.replicas_of(ino)? {
+                let here = tx.place_row(row.place)?.tier == tier.0 && !tx.is_stage(row.place)?;
+                if here && row.generation == held.0 {
+                    row.generation = inode.generation.0;
+                    row.version = Some(version.0.to_vec());
+                    tx.put_replica(&row)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// A write-open of a file whose home is elsewhere. Starts generation + 1 on `stage`. If the newest generation is already staged on `stage`,
+    /// the same stage file is taken back under the new generation (the step keeps its place); else a new row is made, named by [`stage_name`].
+    /// Answers the staged replica; its file may have to be made. While the file is being written already, answers the row there is.
+    ///
+    /// [`stage_name`]: crate::catalog::stage_name
+    pub fn begin_write(&self, ino: Ino, stage: TierId) -> Result<Replica> {
+        self.engine.write(|tx| {
+            let mut inode = tx.inode(ino)?;
+            if inode.attr.kind != FileKind::Regular {
+                return Err(Error::new(Kind::Invalid, format!("inode {ino} is not a regular file")));
+            }
+            let stage_place = tx.tier(stage.0)?.stage;
+            let there = tx.staged(&inode, |row| row.place == stage_place)?;
+            if inode.state == WriteState::Writing
+                && let Some(row) = there
+            {
+                return tx.to_replica(row);
+            }
+            let next = inode.generation.next();
+            let mut row = match there {
+                Some(row) => row,
+                None => tx.staged_row(stage, ino, next)?,
+            };
+            row.generation = next.0;
+            tx.put_replica(&row)?;
+            inode.generation = next;
+            inode.state = WriteState::Writing;
+            tx.update_inode(&inode)?;
+            tx.to_replica(row)
+        })
+    }
+
+    /// The close row: state `ClosedOpen`, size and times, and a reconcile step at the end of `domain`'s order (an existing step of the inode keeps its place if
+    /// it was closed and uncommitted before).
+    pub fn close(&self, ino: Ino, content: Content, domain: &str) -> Result<Seq> {
+        self.engine.write(|tx| {
+            let mut inode = tx.inode(ino)?;
+            apply(&mut inode, content);
+            inode.state = WriteState::ClosedOpen;
+            tx.update_inode(&inode)?;
+            let closed_before = tx.reconcile_step(ino)?.is_some_and(|(_, content)| content);
+            let order = if closed_before { Order::Keep } else { Order::End };
+            tx.queue_reconcile(ino, domain, Why::Content, order)
+        })
+    }
+
+    /// The last write handle is released: `ClosedOpen` → `Closed`. Wakes the mover.
+    pub fn released(&self, ino: Ino) -> Result<()> {
+        self.engine.write(|tx| {
+            let mut inode = tx.inode(ino)?;
+            if inode.state == WriteState::ClosedOpen {
+                inode.state = WriteState::Closed;
+                tx.update_inode(&inode)?;
+                tx.wake();
+            }
+            Ok(())
+        })
+    }
+
+    /// A write-open that changed nothing: back to the last generation with a home copy; the staged row is dropped and answered
+    /// for removal. Only if some non-staged replica has the generation before.
+    pub fn revert_write(&self, ino: Ino) -> Result<Option<Replica>> {
+        self.engine.write(|tx| {
+            let mut inode = tx.inode(ino)?;
+            let before = Generation(inode.generation.0.saturating_sub(1));
+            let Some(row) = tx.staged(&inode, |_| inode.state == WriteState::Writing)? else {
+                return Ok(None);
+            };
+            if before.0 == 0 || !tx.holds(ino, before)? {
+                return Ok(None);
+            }
+            tx.delete_replica(row.place, &row.name)?;
+            inode.generation = before;
+            inode.state = WriteState::Clean;
+            tx.update_inode(&inode)?;
+            tx.wake();
+            tx.to_replica(row).map(Some)
+        })
+    }
+
+    /// Remembers the size of a file being written (attribute changes by truncate on a staged file).
+    pub fn resize(&self, ino: Ino, content: Content) -> Result<()> {
+        self.engine.write(|tx| {
+            let mut inode = tx.inode(ino)?;
+            apply(&mut inode, content);
+            tx.update_inode(&inode)
+        })
+    }
+}
+
+fn apply(inode: &mut Inode, content: Content) {
+    inode.attr.size = content.size;
+    inode.attr.blocks = content.blocks;
+    inode.attr.mtime = content.mtime;
+    inode.attr.ctime = content.ctime;
+}
+
+impl Tx<'_> {
+    /// A staged row of the newest generation that `fits`.
+    fn staged(&self, inode: &Inode, fits: impl Fn(&ReplicaRow) -> bool) -> Result<Option<ReplicaRow>> {
+        for row in self.replicas_of(inode.attr.ino)? {
+            if row.generation == inode.generation.0 && self.is_stage(row.place)? && fits(&row) {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a replica outside stages has this generation.
+    fn holds(&self, ino: Ino, generation: Generation) -> Result<bool> {
+        for row in self.replicas_of(ino)? {
+            if row.generation == generation.0 && row.version.is_some() && !self.is_stage(row.place)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,199 @@
+//! What reaches tiers, and what may be removed from them.
+
+use super::Catalog;
+use super::import::Look;
+use crate::catalog::tables::{ReplicaRow, Tx};
+use crate::catalog::{Defaults, Observed, PlaceId, Replica, WriteState};
+use crate::error::{Error, Kind, Result};
+use crate::tier::{Entry, NativeId};
+use crate::types::{Generation, Ino, Timestamp, Version, name_is_valid};
+
+impl Catalog {
+    /// FULL: a commit of `ino` to (place, name) with this write id starts; its outcome must be learned after a crash. A doomed key is taken over
+    /// with its version, and its delete is off. `Busy` if the key holds the only copy of another file.
+    pub fn begin_commit(&self, ino: Ino, place: PlaceId, name: &[u8], write_id: &str) -> Result<()> {
+        self.engine.durable(|tx| {
+            tx.inode(ino)?;
+            tx.place_row(place.0)?;
+            let mut row = match tx.replica(place.0, name)? {
+                None => ReplicaRow::new(place.0, name, ino.0),
+                Some(row) if row.ino == ino.0 => row,
+                Some(row) => {
+                    tx.can_be_taken(&row)?;
+                    tx.drop_delete(place.0, name)?;
+                    ReplicaRow { version: row.version, ..ReplicaRow::new(place.0, name, ino.0) }
+                }
+            };
+            row.write_id = Some(write_id.to_owned());
+            tx.put_replica(&row)
+        })
+    }
+
+    /// The tier took it: (place, name) now holds `generation`/`attr_generation` of `ino` in `version`. If `generation` is still the newest and the state is
+    /// `Closed`, the state becomes `Clean`. Answers whether it was the newest. FULL. A key that was given up or taken over meanwhile keeps its
+    /// owner; the version is remembered for the delete or the overwrite to come.
+    #[allow(clippy::too_many_arguments, reason = "one row of facts, all of them needed")]
+    pub fn commit_if(
+        &self,
+        ino: Ino,
+        generation: Generation,
+        attr_generation: u64,
+        place: PlaceId,
+        name: &[u8],
+        version: &Version,
+        native: Option<NativeId>,
+    ) -> Result<bool> {
+        self.engine.durable(|tx| {
+            tx.place_row(place.0)?;
+            let mut row = tx.replica(place.0, name)?.unwrap_or_else(|| ReplicaRow::new(place.0, name, ino.0));
+            row.version = Some(version.0.to_vec());
+            row.write_id = None;
+            if row.ino != ino.0 {
+                row.generation = 0;
+                tx.put_replica(&row)?;
+                return Ok(false);
+            }
+            let mut inode = tx.inode(ino)?;
+            row.generation = generation.0;
+            row.attr_generation = attr_generation;
+            row.native_ino = native.map_or(0, |native| native.ino);
+            row.linked = native.is_some_and(|native| native.nlink > 1);
+            tx.put_replica(&row)?;
+            let newest = generation == inode.generation;
+            if newest && inode.state == WriteState::Closed {
+                inode.state = WriteState::Clean;
+                tx.update_inode(&inode)?;
+            }
+            Ok(newest)
+        })
+    }
+
+    /// A commit certainly did not happen: clears the write id.
+    pub fn abort_commit(&self, place: PlaceId, name: &[u8]) -> Result<()> {
+        self.engine.write(|tx| {
+            if let Some(mut row) = tx.replica(place.0, name)? {
+                row.write_id = None;
+                tx.put_replica(&row)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Replicas with a commit of unknown outcome (after a crash).
+    pub fn unknown_commits(&self) -> Result<Vec<Replica>> {
+        self.engine.read(|tx| tx.committing()?.into_iter().map(|row| tx.to_replica(row)).collect())
+    }
+
+    /// Drops a replica row whose bytes may now be removed (FULL before the answer), e.g. a stage file after the commit, or a non-native key
+    /// after the native one was written. Refused (`Busy`) if it is the only copy of the newest generation. A key outside stages that still
+    /// exists should be doomed instead ([`Catalog::doom`]): a look at the tier before the removal would import it.
+    pub fn drop_replica(&self, place: PlaceId, name: &[u8]) -> Result<Replica> {
+        self.engine.durable(|tx| {
+            let row = tx.known_replica(place.0, name)?;
+            tx.is_spare(&row)?;
+            tx.drop_delete(place.0, name)?;
+            if tx.is_stage(place.0)? {
+                tx.delete_replica(place.0, name)?;
+            } else {
+                tx.bury(place.0, name)?;
+            }
+            tx.to_replica(row)
+        })
+    }
+
+    /// Dooms a key of a living inode (a leftover of a rename): owner none, delete step queued. `Busy` if it is the only copy of the newest
+    /// generation.
+    pub fn doom(&self, place: PlaceId, name: &[u8], domain: &str) -> Result<()> {
+        self.engine.durable(|tx| {
+            let row = tx.known_replica(place.0, name)?;
+            tx.is_spare(&row)?;
+            tx.doom_row(&row, domain)
+        })
+    }
+
+    /// The doomed key is gone from the tier: the row is kept as a tombstone until [`Catalog::purge`], the place is dropped with its last row if nobody owns it.
+    pub fn deleted(&self, place: PlaceId, name: &[u8]) -> Result<()> {
+        self.engine.write(|tx| {
+            tx.drop_delete(place.0, name)?;
+            match tx.replica(place.0, name)? {
+                Some(row) if row.ino == 0 => tx.bury(place.0, name)?,
+                Some(mut row) => {
+                    row.version = None;
+                    tx.put_replica(&row)?;
+                }
+                None => {}
+            }
+            tx.prune_place(place.0)
+        })
+    }
+
+    /// Forgets tombstones older than `before`.
+    pub fn purge(&self, before: Timestamp) -> Result<u64> {
+        self.engine.write(|tx| {
+            let rows = tx.execute(
+                "DELETE FROM replica WHERE ino = 0 AND changed_at < ?1 AND version IS NULL AND write_id IS NULL
+                 AND NOT EXISTS (SELECT 1 FROM step s WHERE s.place = replica.place AND s.name = replica.name
+                 AND s.ino = 0)",
+                [before.0],
+            )?;
+            Ok(rows as u64)
+        })
+    }
+
+    /// Home changed behind a dirty file: `ino` and its pending generation get the name `aside` in the same directory, and what home has (`found`) is imported
+    /// under the old name, or the old name is gone.
+    #[allow(clippy::too_many_arguments, reason = "one row of facts, all of them needed")]
+    pub fn set_aside(
+        &self,
+        ino: Ino,
+        parent: Ino,
+        name: &[u8],
+        aside: &[u8],
+        place: PlaceId,
+        found: Option<&Entry>,
+        defaults: Defaults,
+    ) -> Result<Observed> {
+        name_is_valid(aside)?;
+        self.engine.write(|tx| {
+            if tx.dentry(parent, name)? != Some(ino) {
+                return Err(Error::new(Kind::NotFound, "the file has another name by now"));
+            }
+            if !tx.insert_dentry(parent, aside, ino)? {
+                return Err(Error::new(Kind::Exists, "the name for the set-aside file is taken"));
+            }
+            tx.delete_dentry(parent, name)?;
+            tx.touch_directory(parent, 0, tx.now())?;
+            tx.drop_delete(place.0, name)?;
+            tx.bury(place.0, name)?;
+            if let Some(entry) = found {
+                tx.delete_replica(place.0, name)?;
+                let markers = entry.object.native.is_none();
+                let look = Look { place: tx.place_row(place.0)?, dir: parent, defaults, markers };
+                tx.import(&look, name, &entry.object)?;
+            }
+            tx.wake();
+            Ok(Observed { entries: vec![(parent, name.to_vec(), ino)], ..Observed::default() })
+        })
+    }
+}
+
+impl Tx<'_> {
+    /// Whether the bytes at `row` are needed by nobody.
+    fn is_spare(&self, row: &ReplicaRow) -> Result<()> {
+        let Some(inode) = self.find_inode(Ino(row.ino))? else { return Ok(()) };
+        let spare = inode.attr.nlink == 0 || self.has_other_copy(&inode, row)?;
+        if spare {
+            Ok(())
+        } else {
+            Err(Error::new(Kind::Busy, "it is the only copy of the newest generation"))
+        }
+    }
+
+    /// Whether the key may be overwritten by another inode.
+    fn can_be_taken(&self, row: &ReplicaRow) -> Result<()> {
+        if row.write_id.is_some() {
+            return Err(Error::new(Kind::Busy, "another commit to the key is under way"));
+        }
+        self.is_spare(row).map_err(|e| e.context("the key still holds another file"))
+    }
+}

@@ -1,0 +1,135 @@
+//! What happens to keys when their inode stops answering for them: shared by unlink, rmdir and rename.
+
+use crate::catalog::Inode;
+use crate::catalog::tables::{Order, ReplicaRow, Tx, Why};
+use crate::error::Result;
+use crate::types::{FileKind, Generation, Ino, TierId, Timestamp};
+
+/// How a name goes away.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leave<'a> {
+    pub parent: Ino,
+    pub name: &'a [u8],
+    /// Tiers on which its native file is unlinked already.
+    pub gone: &'a [TierId],
+    /// Takes over the keys of the name instead of having them deleted.
+    pub heir: Option<Ino>,
+    /// Order domain of the deletes.
+    pub domain: &'a str,
+    pub now: Timestamp,
+}
+
+impl Tx<'_> {
+    /// Takes one name from a file that is no directory; `inode` is written back. Answers whether
+    /// the heir got a key.
+    pub(super) fn leave_name(&self, inode: &mut Inode, leave: &Leave<'_>) -> Result<bool> {
+        inode.attr.nlink = inode.attr.nlink.saturating_sub(1);
+        inode.attr.ctime = leave.now;
+        let mut inherited = false;
+        for place in self.places_of(leave.parent)? {
+            let Some(row) = self.replica(place.id, leave.name)? else { continue };
+            if row.ino != inode.attr.ino.0 {
+                continue;
+            }
+            let native = self.native(leave.parent, place.tier)? == Some(place.id);
+            match leave.heir {
+                _ if leave.gone.contains(&TierId(place.tier)) => self.bury(place.id, leave.name)?,
+                Some(heir) if native => {
+                    self.inherit(row, heir)?;
+                    inherited = true;
+                }
+                _ => self.leave_key(inode, &row, leave.domain)?,
+            }
+        }
+        if inode.attr.nlink == 0 {
+            self.leave_all(inode, leave.domain)?;
+        }
+        self.update_inode(inode)?;
+        Ok(inherited)
+    }
+
+    /// The key is now the heir's to overwrite; the version stays as what it must find there.
+    fn inherit(&self, row: ReplicaRow, heir: Ino) -> Result<()> {
+        self.put_replica(&ReplicaRow { ino: heir.0, generation: 0, attr_generation: 0, linked: false, ..row })
+    }
+
+    /// Dooms a key, unless it is the only copy of a file that has other names: the mover moves
+    /// that to another name first.
+    fn leave_key(&self, inode: &Inode, row: &ReplicaRow, domain: &str) -> Result<()> {
+        if inode.attr.nlink > 0 && !self.has_other_copy(inode, row)? {
+            self.queue_reconcile(inode.attr.ino, domain, Why::Names, Order::Keep)?;
+            return Ok(());
+        }
+        self.doom_row(row, domain)
+    }
+
+    /// Nobody names it any more: every key outside stages is doomed, and home need not hear of it.
+    fn leave_all(&self, inode: &Inode, domain: &str) -> Result<()> {
+        self.drop_reconcile(inode.attr.ino)?;
+        for row in self.replicas_of(inode.attr.ino)? {
+            if !self.is_stage(row.place)? {
+                self.doom_row(&row, domain)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody answers for the key any more; if anything may lie there, its delete is queued.
+    pub(super) fn doom_row(&self, row: &ReplicaRow, domain: &str) -> Result<()> {
+        if row.version.is_none() && row.write_id.is_none() {
+            return self.bury(row.place, &row.name);
+        }
+        self.put_replica(&ReplicaRow { ino: 0, generation: 0, linked: false, ..row.clone() })?;
+        self.queue_delete(row.place, &row.name, domain)?;
+        Ok(())
+    }
+
+    /// Whether the newest content of `inode` is somewhere else than at `row` too (or `row` never
+    /// had it).
+    pub(super) fn has_other_copy(&self, inode: &Inode, row: &ReplicaRow) -> Result<bool> {
+        if inode.attr.kind == FileKind::Directory || row.generation != inode.generation.0 {
+            return Ok(true);
+        }
+        for other in self.replicas_of(inode.attr.ino)? {
+            let same = (other.place, &other.name) == (row.place, &row.name);
+            if !same
+                && other.generation == row.generation
+                && (other.version.is_some() || self.is_stage(other.place)?)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Hands the keys of a directory without a name on: real ones in `gone` are removed with their
+    /// rows, others belong to nobody until what is doomed in them is deleted; markers are doomed.
+    pub(super) fn leave_directory(&self, dir: Ino, gone: &[TierId], domain: &str) -> Result<()> {
+        self.drop_reconcile(dir)?;
+        for row in self.replicas_of(dir)? {
+            let tier = self.place_row(row.place)?.tier;
+            if gone.contains(&TierId(tier)) {
+                self.bury(row.place, &row.name)?;
+            } else {
+                self.doom_row(&row, domain)?;
+            }
+        }
+        for place in self.places_of(dir)? {
+            if gone.contains(&TierId(place.tier)) {
+                self.remove_subtree(&place)?;
+            } else {
+                self.set_place_owner(place.id, 0)?;
+                self.prune_place(place.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The row of stage file `name`, holding `generation` of `ino` (nothing yet).
+    pub(super) fn staged_row(&self, tier: TierId, ino: Ino, generation: Generation) -> Result<ReplicaRow> {
+        let name = super::stage_name(ino, generation);
+        let mut row = ReplicaRow::new(self.tier(tier.0)?.stage, &name, ino.0);
+        row.generation = generation.0;
+        Ok(row)
+    }
+}

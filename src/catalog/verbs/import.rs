@@ -1,0 +1,123 @@
+//! Rows for what a tier has and the catalog did not know.
+
+use crate::catalog::tables::{PlaceRow, ReplicaRow, Tx};
+use crate::catalog::{Defaults, Inode, WriteState};
+use crate::error::Result;
+use crate::tier::Object;
+use crate::types::{Attr, FileKind, Generation, Ino};
+use std::sync::Arc;
+
+/// The directory a look went to, and what its tier leaves open.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub place: Arc<PlaceRow>,
+    /// Who owns the place.
+    pub dir: Ino,
+    pub defaults: Defaults,
+    /// Directories exist there by markers only.
+    pub markers: bool,
+}
+
+impl Tx<'_> {
+    /// A new inode for `object`, named `name`, which must be free.
+    pub(super) fn import(&self, look: &Look, name: &[u8], object: &Object) -> Result<Ino> {
+        let ino = self.take_ino()?;
+        let inode = imported(ino, object, &look.defaults);
+        self.insert_inode(&inode)?;
+        self.put_dentry_of_import(look.dir, name, ino)?;
+        for (name, value) in &object.attrs.xattrs {
+            self.put_xattr(ino, name, value)?;
+        }
+        if object.kind == FileKind::Directory {
+            self.own_found_directory(look, name, ino, object)?;
+            self.execute("UPDATE inode SET nlink = nlink + 1 WHERE ino = ?1", [look.dir.0.cast_signed()])?;
+        } else {
+            self.put_replica(&found_row(look, name, &inode, object))?;
+        }
+        Ok(ino)
+    }
+
+    fn put_dentry_of_import(&self, dir: Ino, name: &[u8], ino: Ino) -> Result<()> {
+        if self.insert_dentry(dir, name, ino)? {
+            return Ok(());
+        }
+        Err(crate::catalog::tables::corrupt("an import met a name that is taken"))
+    }
+
+    /// Directory `ino` owns the prefix `name` of the look's place from now on, and its marker.
+    pub(super) fn own_found_directory(
+        &self,
+        look: &Look,
+        name: &[u8],
+        ino: Ino,
+        object: &Object,
+    ) -> Result<()> {
+        match self.child_place(look.place.tier, look.place.id, name)? {
+            Some(place) => self.set_place_owner(place.id, ino.0)?,
+            None => {
+                self.insert_place(look.place.tier, look.place.id, name, ino.0)?;
+            }
+        }
+        if look.markers && !object.version.0.is_empty() {
+            let inode = self.inode(ino)?;
+            self.put_replica(&found_row(look, name, &inode, object))?;
+        } else {
+            // A tombstone of the key has no say any more.
+            self.delete_replica(look.place.id, name)?;
+        }
+        Ok(())
+    }
+}
+
+/// The row of a key that holds the newest content of `inode`.
+pub(super) fn found_row(look: &Look, name: &[u8], inode: &Inode, object: &Object) -> ReplicaRow {
+    let mut row = ReplicaRow::new(look.place.id, name, inode.attr.ino.0);
+    row.generation = inode.generation.0;
+    row.attr_generation = inode.attr_generation;
+    row.version = Some(object.version.0.to_vec());
+    row.native_ino = object.native.map_or(0, |native| native.ino);
+    row.linked = object.native.is_some_and(|native| native.nlink > 1);
+    row
+}
+
+/// What the tier calls its size; a symlink is as long as its target.
+pub(super) fn size(object: &Object) -> u64 {
+    object.target.as_ref().map_or(object.size, |target| target.len() as u64)
+}
+
+/// 512-byte units in use, as the tier says or as its size suggests.
+pub(super) fn blocks(object: &Object) -> u64 {
+    object.native.map_or(size(object).div_ceil(512), |native| native.blocks)
+}
+
+fn imported(ino: Ino, object: &Object, defaults: &Defaults) -> Inode {
+    let attrs = &object.attrs;
+    let directory = object.kind == FileKind::Directory;
+    let mtime = attrs.mtime.unwrap_or(object.modified);
+    let default_mode = match object.kind {
+        FileKind::Directory => defaults.dir_mode,
+        FileKind::Symlink => 0o777,
+        _ => defaults.file_mode,
+    };
+    Inode {
+        attr: Attr {
+            ino,
+            kind: object.kind,
+            mode: attrs.mode.unwrap_or(default_mode) & 0o7777,
+            uid: attrs.uid.unwrap_or(defaults.uid),
+            gid: attrs.gid.unwrap_or(defaults.gid),
+            nlink: if directory { 2 } else { 1 },
+            size: if directory { 0 } else { size(object) },
+            blocks: if directory { 0 } else { blocks(object) },
+            atime: mtime,
+            mtime,
+            ctime: object.modified,
+            btime: mtime,
+            rdev: object.rdev,
+        },
+        generation: Generation(1),
+        attr_generation: 1,
+        state: WriteState::Clean,
+        target: object.target.clone(),
+    }
+}

@@ -1,0 +1,76 @@
+//! One more name for a file.
+
+use super::Catalog;
+use crate::catalog::Inode;
+use crate::catalog::tables::{Order, Tx, Why};
+use crate::error::{Error, Kind, Result};
+use crate::types::{FileKind, Ino, TierId, Timestamp, name_is_valid};
+
+impl Catalog {
+    /// Gives `ino` one more name. `native`: the tier on which the link was already made natively (a replica row is added there);
+    /// `domain`: queue a step because home must be told. A native link changes the version of the whole file:
+    /// [`Catalog::wrote_native`] tells it.
+    pub fn link(
+        &self,
+        ino: Ino,
+        parent: Ino,
+        name: &[u8],
+        native: Option<TierId>,
+        domain: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Inode> {
+        name_is_valid(name)?;
+        self.engine.write(|tx| {
+            tx.live_directory(parent)?;
+            let mut inode = tx.inode(ino)?;
+            if inode.attr.kind == FileKind::Directory {
+                return Err(Error::new(Kind::NotPermitted, "a directory can't have a second name"));
+            }
+            if inode.attr.nlink == 0 {
+                return Err(Error::new(Kind::NotFound, "the file was removed"));
+            }
+            if !tx.insert_dentry(parent, name, ino)? {
+                return Err(Error::new(Kind::Exists, "the name is taken"));
+            }
+            inode.attr.nlink += 1;
+            inode.attr.ctime = now;
+            tx.update_inode(&inode)?;
+            tx.touch_directory(parent, 0, now)?;
+            if let Some(tier) = native {
+                tx.link_native(&inode, parent, name, tier)?;
+            }
+            if let Some(domain) = domain {
+                tx.queue_reconcile(ino, domain, Why::Names, Order::Keep)?;
+            }
+            Ok(inode)
+        })
+    }
+}
+
+impl Tx<'_> {
+    fn link_native(&self, inode: &Inode, parent: Ino, name: &[u8], tier: TierId) -> Result<()> {
+        let place = self.ensure_native(parent, tier.0)?;
+        let mut source = None;
+        for mut row in self.replicas_of(inode.attr.ino)? {
+            if self.place_row(row.place)?.tier != tier.0 || self.is_stage(row.place)? {
+                continue;
+            }
+            row.linked = true;
+            self.put_replica(&row)?;
+            if row.generation == inode.generation.0 || source.is_none() {
+                source = Some(row);
+            }
+        }
+        let mut row = source.ok_or_else(|| {
+            Error::new(
+                Kind::Invalid,
+                format!("inode {} has no file on tier {} to link", inode.attr.ino, tier.0),
+            )
+        })?;
+        row.place = place;
+        row.name = name.to_vec();
+        row.write_id = None;
+        self.drop_delete(place, name)?;
+        self.put_replica(&row)
+    }
+}

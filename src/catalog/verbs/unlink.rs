@@ -1,0 +1,99 @@
+//! Names taken away, and inodes without any.
+
+use super::Catalog;
+use super::give_up::Leave;
+use crate::catalog::tables::{InodeFilter, Tx};
+use crate::catalog::{Inode, Replica, Unlinked};
+use crate::error::{Error, Kind, Result};
+use crate::types::{FileKind, Ino, TierId, Timestamp};
+
+impl Catalog {
+    /// Takes a name away (not a directory's). `gone`: tiers on which its native file was already unlinked (tombstones stay);
+    /// every other replica at that name's keys is doomed and a delete step queued in `domain`. At the last name all other non-staged replicas
+    /// are doomed too, the reconcile step is dropped, staged rows stay until [`Catalog::drop_orphan`]. The only copy of a file that keeps
+    /// another name is not doomed: a reconcile step moves it there.
+    pub fn unlink(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        gone: &[TierId],
+        domain: &str,
+        now: Timestamp,
+    ) -> Result<Unlinked> {
+        self.engine.write(|tx| {
+            let mut inode = tx.named(parent, name)?;
+            if inode.attr.kind == FileKind::Directory {
+                return Err(Error::new(Kind::IsDirectory, "the name is a directory's"));
+            }
+            tx.delete_dentry(parent, name)?;
+            tx.leave_name(&mut inode, &Leave { parent, name, gone, heir: None, domain, now })?;
+            tx.touch_directory(parent, 0, now)?;
+            Ok(Unlinked { ino: inode.attr.ino, nlink: inode.attr.nlink })
+        })
+    }
+
+    /// Removes an empty directory; its places on tiers in `gone` are dropped, others are given up (owner none) and
+    /// its marker replicas doomed. `NotEmpty`.
+    pub fn rmdir(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        gone: &[TierId],
+        domain: &str,
+        now: Timestamp,
+    ) -> Result<Unlinked> {
+        self.engine.write(|tx| {
+            let mut inode = tx.named(parent, name)?;
+            tx.is_removable(&inode)?;
+            tx.delete_dentry(parent, name)?;
+            tx.leave_directory(inode.attr.ino, gone, domain)?;
+            inode.attr.nlink = 0;
+            inode.attr.ctime = now;
+            tx.update_inode(&inode)?;
+            tx.forget_natives();
+            tx.touch_directory(parent, -1, now)?;
+            Ok(Unlinked { ino: inode.attr.ino, nlink: 0 })
+        })
+    }
+
+    /// Forgets an inode without names, its xattrs and staged rows; answers the staged keys whose files may be removed. `Busy` if it has a name.
+    pub fn drop_orphan(&self, ino: Ino) -> Result<Vec<Replica>> {
+        self.engine.write(|tx| {
+            let inode = tx.inode(ino)?;
+            if inode.attr.nlink > 0 || tx.first_name(ino)?.is_some() {
+                return Err(Error::new(Kind::Busy, format!("inode {ino} still has a name")));
+            }
+            let mut staged = Vec::new();
+            for row in tx.replicas_of(ino)? {
+                if tx.is_stage(row.place)? {
+                    tx.delete_replica(row.place, &row.name)?;
+                    staged.push(tx.to_replica(row)?);
+                } else {
+                    tx.doom_row(&row, "")?;
+                }
+            }
+            tx.drop_reconcile(ino)?;
+            tx.delete_inode(ino)?;
+            Ok(staged)
+        })
+    }
+
+    /// Inodes without names (after a crash).
+    pub fn orphans(&self) -> Result<Vec<Ino>> {
+        self.engine
+            .read(|tx| Ok(tx.inodes_where(InodeFilter::Orphan)?.iter().map(|inode| inode.attr.ino).collect()))
+    }
+}
+
+impl Tx<'_> {
+    /// An empty directory.
+    pub(super) fn is_removable(&self, inode: &Inode) -> Result<()> {
+        if inode.attr.kind != FileKind::Directory {
+            return Err(Error::new(Kind::NotDirectory, "the name is not a directory's"));
+        }
+        if self.has_entries(inode.attr.ino)? {
+            return Err(Error::new(Kind::NotEmpty, "the directory has entries"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! What a look at a tier did not find any more.
+
+use super::observe::Merge;
+use crate::catalog::tables::{PlaceRow, ReplicaRow, Tx};
+use crate::catalog::{Inode, Scope, WriteState};
+use crate::error::Result;
+use crate::types::{FileKind, Ino};
+
+/// Rows of a place judged at once.
+const PORTION: i64 = 1024;
+
+impl Merge<'_> {
+    /// Judges the names the look covered and did not find.
+    pub(super) fn missing(&mut self, tx: &Tx<'_>) -> Result<()> {
+        let here = self.look.place.clone();
+        match &self.observation.scope {
+            Scope::Found => Ok(()),
+            Scope::Name(name) => {
+                if self.was_found(name) {
+                    return Ok(());
+                }
+                if let Some(row) = tx.replica(here.id, name)? {
+                    self.vanish_row(tx, &row)?;
+                }
+                match tx.child_place(here.tier, here.id, name)? {
+                    Some(child) => self.vanish_place(tx, &child),
+                    None => Ok(()),
+                }
+            }
+            Scope::All { version, .. } => {
+                self.missing_rows(tx, here.id)?;
+                for child in tx.child_places(here.id)? {
+                    if !self.was_found(&child.name) && !tx.is_stage(child.id)? {
+                        self.vanish_place(tx, &child)?;
+                    }
+                }
+                tx.set_place_listed(here.id, version.as_ref())
+            }
+        }
+    }
+
+    fn was_found(&self, name: &[u8]) -> bool {
+        let seen = match &self.observation.scope {
+            Scope::All { seen, .. } => seen.contains(name),
+            _ => false,
+        };
+        seen || self.observation.found.iter().any(|found| found.entry.name == name)
+    }
+
+    fn missing_rows(&mut self, tx: &Tx<'_>, place: i64) -> Result<()> {
+        self.each_row(
+            tx,
+            place,
+            |merge, row| {
+                if merge.was_found(&row.name) { Ok(()) } else { merge.vanish_row(tx, row) }
+            },
+        )
+    }
+
+    fn each_row(
+        &mut self,
+        tx: &Tx<'_>,
+        place: i64,
+        mut act: impl FnMut(&mut Self, &ReplicaRow) -> Result<()>,
+    ) -> Result<()> {
+        let mut after = Vec::new();
+        loop {
+            let rows = tx.replicas_in(place, &after, PORTION)?;
+            for row in &rows {
+                act(self, row)?;
+            }
+            match rows.into_iter().next_back() {
+                Some(last) => after = last.name,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// What the row speaks of is not on the tier any more.
+    pub(super) fn vanish_row(&mut self, tx: &Tx<'_>, row: &ReplicaRow) -> Result<()> {
+        if row.ino == 0 || row.changed_at >= self.began.0 || row.write_id.is_some() {
+            return Ok(());
+        }
+        let inode = tx.inode(Ino(row.ino))?;
+        if inode.state != WriteState::Clean || row.version.is_none() {
+            return Ok(());
+        }
+        if row.generation == 0 {
+            return tx.put_replica(&ReplicaRow { version: None, ..row.clone() });
+        }
+        let other_copy = tx.has_other_copy(&inode, row)?;
+        tx.bury(row.place, &row.name)?;
+        if inode.attr.kind == FileKind::Directory {
+            return Ok(());
+        }
+        self.vanish_names(tx, row, inode, other_copy)
+    }
+
+    /// Takes the names away that went with the row.
+    fn vanish_names(&mut self, tx: &Tx<'_>, row: &ReplicaRow, inode: Inode, other_copy: bool) -> Result<()> {
+        let dir = tx.place_row(row.place)?.owner();
+        if !other_copy {
+            for (parent, name) in tx.names(inode.attr.ino)? {
+                let inode = tx.inode(inode.attr.ino)?;
+                self.lose_name(tx, parent, &name, inode)?;
+            }
+            return Ok(());
+        }
+        let Some(dir) = dir.filter(|_| inode.attr.nlink > 1) else { return Ok(()) };
+        let named = tx.dentry(dir, &row.name)? == Some(inode.attr.ino);
+        if named && !self.is_held(tx, dir, &row.name, &inode)? {
+            self.lose_name(tx, dir, &row.name, inode)?;
+        }
+        Ok(())
+    }
+
+    /// Whether another key of this very name holds the newest content.
+    fn is_held(&self, tx: &Tx<'_>, dir: Ino, name: &[u8], inode: &Inode) -> Result<bool> {
+        for place in tx.places_of(dir)? {
+            let row = tx.replica(place.id, name)?;
+            if row.is_some_and(|row| row.ino == inode.attr.ino.0 && row.generation == inode.generation.0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes a file's name; an inode without names stays for who has it open.
+    pub(super) fn lose_name(&mut self, tx: &Tx<'_>, dir: Ino, name: &[u8], mut inode: Inode) -> Result<()> {
+        tx.delete_dentry(dir, name)?;
+        inode.attr.nlink = inode.attr.nlink.saturating_sub(1);
+        if inode.attr.nlink == 0 {
+            tx.drop_reconcile(inode.attr.ino)?;
+        }
+        tx.update_inode(&inode)?;
+        self.observed.entries.push((dir, name.to_vec(), inode.attr.ino));
+        Ok(())
+    }
+
+    /// A directory is not on the tier any more, nor is anything below it.
+    pub(super) fn vanish_place(&mut self, tx: &Tx<'_>, place: &PlaceRow) -> Result<()> {
+        if place.changed_at >= self.began.0 {
+            return Ok(());
+        }
+        for child in tx.child_places(place.id)? {
+            self.vanish_place(tx, &child)?;
+        }
+        self.each_row(tx, place.id, |merge, row| merge.vanish_row(tx, row))?;
+        if tx.place_in_use(place.id)? {
+            return Ok(());
+        }
+        tx.remove_place(place)?;
+        match place.owner() {
+            Some(dir) => self.vanish_directory(tx, dir),
+            None => Ok(()),
+        }
+    }
+
+    /// A directory that lost a place is gone if it has no other, nothing in it and nothing to come.
+    fn vanish_directory(&mut self, tx: &Tx<'_>, dir: Ino) -> Result<()> {
+        if tx.has_places(dir)? || tx.has_entries(dir)? || tx.reconcile_step(dir)?.is_some() {
+            return Ok(());
+        }
+        let Some((parent, name)) = tx.first_name(dir)? else { return Ok(()) };
+        let mut inode = tx.inode(dir)?;
+        tx.delete_dentry(parent, &name)?;
+        for row in tx.replicas_of(dir)? {
+            tx.bury(row.place, &row.name)?;
+        }
+        inode.attr.nlink = 0;
+        tx.update_inode(&inode)?;
+        tx.forget_natives();
+        tx.execute("UPDATE inode SET nlink = nlink - 1 WHERE ino = ?1", [parent.0.cast_signed()])?;
+        self.observed.entries.push((parent, name, dir));
+        Ok(())
+    }
+}

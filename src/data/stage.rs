@@ -1,0 +1,386 @@
+//! The stage of one catalog on one directory tier: dirty bytes, each with a sidecar that says
+//! what they are. Nothing here decides what may be removed: that is the caller's, by the catalog.
+//!
+//! # Disk format
+//! Under `.tierfs/stage/<catalog id>/`: `owner` (JSON, [`Owner`]) and `lock` (flock held while the
+//! owner lives); `<xx>/<name>` staged bytes, `<xx>/<name>.json` their [`Sidecar`],
+//! `<xx>/<name>.copy` bytes being copied here from an older generation; `tmp/` temporaries of
+//! this owner, emptied by the next.
+
+use crate::data::copy::copy_file;
+use crate::data::local::{self, FILE_MODE, Local};
+use crate::data::owner::{Owner, Standing};
+use crate::data::reader::Reader;
+use crate::data::sidecar::Sidecar;
+use crate::error::{Error, Kind, Result};
+use crate::tier::{Access, Object, RenameMode, Tier};
+use crate::types::{FileKind, Key};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, flock};
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const ROOT: &str = ".tierfs/stage";
+const OWNER: &str = "owner";
+const LOCK: &str = "lock";
+const TEMPORARY: &str = "tmp";
+const SIDECAR: &[u8] = b".json";
+const COPY: &[u8] = b".copy";
+/// One read of a copy from a remote tier: small beside any block cache.
+const COPY_PIECE: usize = 1 << 20;
+
+/// What lies on the stage under one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Staged {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The bytes, if they are there.
+    pub object: Option<Object>,
+    /// Whether a `.copy` is there.
+    pub copy: bool,
+    /// What the bytes say of themselves; `None` if nothing, or nothing that can be read.
+    pub sidecar: Option<Sidecar>,
+}
+
+/// The stage of one catalog on one tier, owned by this process until dropped.
+#[derive(Debug)]
+pub struct StageStore {
+    local: Local,
+    root: Key,
+    /// Held, where the file system has flock, for as long as this process owns the stage.
+    _lock: File,
+    temporaries: AtomicU64,
+    /// Fan-out directories whose own entries are known to be durable.
+    durable: Mutex<HashSet<Key>>,
+}
+
+impl StageStore {
+    /// Takes the stage of `catalog_id` on `tier` for `owner`; makes it if there is none.
+    ///
+    /// # Errors
+    /// `Busy` if another daemon owns it and may be alive, `Invalid` if the tier is not a directory.
+    pub fn claim(tier: Arc<dyn Tier>, catalog_id: &str, owner: &Owner) -> Result<Self> {
+        let local = Local::new(tier)?;
+        let root = Key::parse(ROOT)?.join(catalog_id)?;
+        local.make_directory(&root.join(TEMPORARY)?)?;
+        let lock = open_or_create(&local, &root.join(LOCK)?)?;
+        let locked = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        let store =
+            Self { local, root, _lock: lock, temporaries: AtomicU64::new(0), durable: Mutex::default() };
+        store.refuse_living_owner(owner, locked == Err(rustix::io::Errno::WOULDBLOCK))?;
+        store.clear_temporaries()?;
+        let json = serde_json::to_vec(owner)
+            .map_err(|error| Error::new(Kind::Corrupt, "write the owner file").with_source(error))?;
+        store.local.write_small(&store.root.join(OWNER)?, &store.temporary()?, &json)?;
+        store.sync_ancestors()?;
+        Ok(store)
+    }
+
+    /// The tier it is on.
+    #[must_use]
+    pub fn tier(&self) -> &Arc<dyn Tier> {
+        self.local.tier()
+    }
+
+    /// The key of stage file `name`.
+    ///
+    /// # Errors
+    /// `Invalid` if `name` is not a relative path.
+    pub fn key(&self, name: &[u8]) -> Result<Key> {
+        Ok(Key::parse([self.root.as_bytes(), b"/", name].concat())?)
+    }
+
+    /// The key of its `.copy`.
+    ///
+    /// # Errors
+    /// As [`StageStore::key`].
+    pub fn copy_path(&self, name: &[u8]) -> Result<Key> {
+        self.suffixed(name, COPY)
+    }
+
+    /// The key of stage file `name`, its directory made: for renames onto it by others.
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    pub fn prepare(&self, name: &[u8]) -> Result<Key> {
+        let key = self.key(name)?;
+        if let Some((directory, _)) = key.split() {
+            self.local.make_directory(&directory)?;
+        }
+        Ok(key)
+    }
+
+    /// Makes stage file `name` and opens it for reading and writing. `mode` is 0600 as long as nobody
+    /// is to read it past the mount.
+    ///
+    /// # Errors
+    /// `Exists`, `NoSpace`.
+    pub fn create(&self, name: &[u8], mode: u32) -> Result<File> {
+        self.local.create(&self.key(name)?, mode)
+    }
+
+    /// Opens stage file `name`.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn open(&self, name: &[u8], access: Access) -> Result<File> {
+        self.local.files()?.open(&self.key(name)?, access)
+    }
+
+    /// Removes stage file `name`, its sidecar and its `.copy`; what is not there is fine.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn remove(&self, name: &[u8]) -> Result<()> {
+        // The bytes go first: a sidecar alone describes nothing, bytes alone could not be told.
+        self.local.remove(&self.key(name)?)?;
+        self.local.remove(&self.copy_path(name)?)?;
+        self.remove_sidecar(name)
+    }
+
+    /// Removes the sidecar alone, when the bytes have become a hot copy.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn remove_sidecar(&self, name: &[u8]) -> Result<()> {
+        self.local.remove(&self.suffixed(name, SIDECAR)?)
+    }
+
+    /// Puts the sidecar of `name` in place in one step; durable with [`StageStore::sync`].
+    ///
+    /// # Errors
+    /// As the tier says.
+    pub fn write_sidecar(&self, name: &[u8], sidecar: &Sidecar) -> Result<()> {
+        let key = self.suffixed(name, SIDECAR)?;
+        self.local.write_small(&key, &self.temporary()?, &sidecar.to_json()?)
+    }
+
+    /// The sidecar of `name`.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt` if it makes no sense, `Unsupported` if it is of a later version.
+    pub fn read_sidecar(&self, name: &[u8]) -> Result<Sidecar> {
+        let key = self.suffixed(name, SIDECAR)?;
+        let json = self.local.read_small(&key)?;
+        let json = json.ok_or_else(|| Error::new(Kind::NotFound, format!("no sidecar {key}")))?;
+        Sidecar::from_json(&json).map_err(|error| error.context(key))
+    }
+
+    /// Makes stage file `name`, its sidecar and their names durable.
+    ///
+    /// # Errors
+    /// As fsync(2).
+    pub fn sync(&self, name: &[u8]) -> Result<()> {
+        self.open(name, Access::Read)?.sync_all()?;
+        if let Some(sidecar) = self.local.open(&self.suffixed(name, SIDECAR)?)? {
+            sidecar.sync_all()?;
+        }
+        let key = self.key(name)?;
+        let Some((directory, _)) = key.split() else { return Ok(()) };
+        self.local.files()?.sync_directory(&directory)?;
+        if !self.durable.lock().contains(&directory) {
+            self.local.files()?.sync_directory(&self.root)?;
+            self.durable.lock().insert(directory);
+        }
+        Ok(())
+    }
+
+    /// Everything on the stage, for recovery.
+    ///
+    /// # Errors
+    /// As the tier says; a sidecar that can't be read is `None`.
+    pub fn list(&self) -> Result<Vec<Staged>> {
+        let mut found = BTreeMap::<Vec<u8>, Staged>::new();
+        let mut directories = Vec::new();
+        self.local.for_each(&self.root, |entry| {
+            if entry.object.kind == FileKind::Directory && entry.name != TEMPORARY.as_bytes() {
+                directories.push(entry.name);
+            }
+            Ok(())
+        })?;
+        for directory in directories {
+            self.local.for_each(&self.root.join(&directory)?, |entry| {
+                let path = [&directory, &b"/"[..], &entry.name].concat();
+                let base = path.strip_suffix(SIDECAR).or_else(|| path.strip_suffix(COPY)).unwrap_or(&path);
+                let staged = found.entry(base.to_vec()).or_default();
+                if path.ends_with(COPY) {
+                    staged.copy = true;
+                } else if !path.ends_with(SIDECAR) {
+                    staged.object = Some(entry.object);
+                }
+                Ok(())
+            })?;
+        }
+        found.into_iter().map(|(name, staged)| self.described(name, staged)).collect()
+    }
+
+    /// Moves the file at native key `from` of the same tier here, over what is at `name`.
+    ///
+    /// # Errors
+    /// As rename(2).
+    pub fn rename_in(&self, from: &Key, name: &[u8]) -> Result<()> {
+        self.local.rename(from, &self.key(name)?)
+    }
+
+    /// Moves stage file `name` to native key `to` of the same tier, whose parent must exist.
+    ///
+    /// # Errors
+    /// As renameat2(2).
+    pub fn rename_out(&self, name: &[u8], to: &Key, mode: RenameMode) -> Result<()> {
+        self.local.files()?.rename(&self.key(name)?, to, mode)
+    }
+
+    /// Copies `from` to the `.copy` of `name`, sharing blocks where the file system can.
+    ///
+    /// # Errors
+    /// As the file systems say; no `.copy` is left then.
+    pub fn copy_from_file(&self, name: &[u8], from: &File) -> Result<()> {
+        let to = self.new_copy(name)?;
+        copy_file(from, &to).or_else(|error| self.drop_copy(name, error))
+    }
+
+    /// Copies all that `reader` reads to the `.copy` of `name`.
+    ///
+    /// # Errors
+    /// As the tiers say; no `.copy` is left then.
+    pub async fn copy_from_reader(self: &Arc<Self>, name: &[u8], reader: &Reader) -> Result<()> {
+        let owned = name.to_vec();
+        let to = self.blocking(move |store| store.new_copy(&owned).map(Arc::new)).await?;
+        match self.pull(&to, reader).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let owned = name.to_vec();
+                self.blocking(move |store| store.drop_copy(&owned, error)).await
+            }
+        }
+    }
+
+    /// Makes the `.copy` of `name` the stage file.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no `.copy`.
+    pub fn finish_copy(&self, name: &[u8]) -> Result<()> {
+        self.local.rename(&self.copy_path(name)?, &self.key(name)?)
+    }
+
+    async fn pull(self: &Arc<Self>, to: &Arc<File>, reader: &Reader) -> Result<()> {
+        let mut at = 0;
+        while at < reader.size() {
+            let bytes: Bytes = reader.read(at, COPY_PIECE).await?;
+            if bytes.is_empty() {
+                return Err(Error::new(Kind::Corrupt, "a read in the middle of an object is empty"));
+            }
+            let (to, offset) = (Arc::clone(to), at);
+            at += bytes.len() as u64;
+            self.blocking(move |_| Ok(to.write_all_at(&bytes, offset)?)).await?;
+        }
+        Ok(())
+    }
+
+    async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        act: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let store = Arc::clone(self);
+        tokio::task::spawn_blocking(move || act(&store))
+            .await
+            .map_err(|error| Error::new(Kind::Interrupted, "the copy was cut off").with_source(error))?
+    }
+
+    /// An earlier try may have left one: it is nobody's.
+    fn new_copy(&self, name: &[u8]) -> Result<File> {
+        let key = self.copy_path(name)?;
+        self.local.remove(&key)?;
+        self.local.create(&key, FILE_MODE)
+    }
+
+    fn drop_copy(&self, name: &[u8], error: Error) -> Result<()> {
+        if let Err(second) = self.local.remove(&self.copy_path(name)?) {
+            tracing::debug!(error = %second, "a broken copy stays until the next try");
+        }
+        Err(error)
+    }
+
+    fn described(&self, name: Vec<u8>, staged: Staged) -> Result<Staged> {
+        let sidecar = match self.read_sidecar(&name) {
+            Ok(sidecar) => Some(sidecar),
+            Err(error) if error.kind() == Kind::NotFound => None,
+            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Unsupported) => {
+                tracing::warn!(%error, "a staged file can't say what it is");
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Staged { name, sidecar, ..staged })
+    }
+
+    fn refuse_living_owner(&self, owner: &Owner, locked_by_another: bool) -> Result<()> {
+        let key = self.root.join(OWNER)?;
+        let known = self.local.read_small(&key)?;
+        let known: Option<Owner> = known.and_then(|json| serde_json::from_slice(&json).ok());
+        let standing = known.as_ref().map_or(Ok(Standing::Hidden), |known| owner.standing_of(known))?;
+        let who = known
+            .map_or_else(|| "another process".into(), |known| format!("pid {} on {}", known.pid, known.host));
+        let stage = format!("stage {} on tier {}", self.root, self.tier().name());
+        match standing {
+            Standing::OtherMachine => Err(Error::new(
+                Kind::Busy,
+                format!(
+                    "{stage} belongs to {who}, another machine; if that is gone for good, take its bytes over with `tierfs adopt`"
+                ),
+            )),
+            Standing::Alive => Err(Error::new(Kind::Busy, format!("{stage} is in use by {who}"))),
+            Standing::Gone | Standing::Hidden if locked_by_another => {
+                Err(Error::new(Kind::Busy, format!("{stage} is locked by {who}")))
+            }
+            Standing::Gone | Standing::Hidden => Ok(()),
+        }
+    }
+
+    fn clear_temporaries(&self) -> Result<()> {
+        let directory = self.root.join(TEMPORARY)?;
+        let mut names = Vec::new();
+        self.local.for_each(&directory, |entry| {
+            names.push(directory.join(&entry.name)?);
+            Ok(())
+        })?;
+        names.iter().try_for_each(|name| self.local.remove(name))
+    }
+
+    fn temporary(&self) -> Result<Key> {
+        let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
+        Ok(self.root.join(TEMPORARY)?.join(number.to_string())?)
+    }
+
+    fn suffixed(&self, name: &[u8], suffix: &[u8]) -> Result<Key> {
+        self.key(&[name, suffix].concat())
+    }
+
+    fn sync_ancestors(&self) -> Result<()> {
+        let mut key = self.root.clone();
+        loop {
+            self.local.files()?.sync_directory(&key)?;
+            match key.split() {
+                Some((parent, _)) => key = parent,
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+fn open_or_create(local: &Local, key: &Key) -> Result<File> {
+    match local.files()?.open(key, Access::ReadWrite) {
+        Err(error) if error.kind() == Kind::NotFound => match local.create(key, FILE_MODE) {
+            Err(error) => {
+                local::unless(error, Kind::Exists)?;
+                local.files()?.open(key, Access::ReadWrite)
+            }
+            done => done,
+        },
+        done => done,
+    }
+}

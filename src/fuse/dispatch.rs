@@ -1,0 +1,112 @@
+//! Running a vfs call: at once on the FUSE thread, or, if it would have to wait for a slow tier, again
+//! on a thread that may.
+
+use super::convert::errno;
+use crate::error::{Error, Kind, Result};
+use crate::vfs::{Caller, OpenFileId, Vfs, Wait};
+use fuser::{
+    BackingId, Errno, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A reply that can be refused.
+pub trait Refuse {
+    /// Answers with an errno.
+    fn refuse(self, errno: Errno);
+}
+
+macro_rules! refuse {
+    ($($reply:ty),*) => {$(
+        impl Refuse for $reply {
+            fn refuse(self, errno: Errno) {
+                self.error(errno);
+            }
+        }
+    )*};
+}
+
+refuse!(
+    ReplyAttr,
+    ReplyCreate,
+    ReplyData,
+    ReplyDirectory,
+    ReplyDirectoryPlus,
+    ReplyEmpty,
+    ReplyEntry,
+    ReplyLseek,
+    ReplyOpen,
+    ReplyStatfs,
+    ReplyWrite,
+    ReplyXattr
+);
+
+/// What all requests share.
+pub struct Shared {
+    pub vfs: Arc<Vfs>,
+    pub runtime: tokio::runtime::Handle,
+    /// One backing id for all opens of one inode: two ids even of the same file give EIO.
+    pub backings: Mutex<HashMap<OpenFileId, Arc<BackingId>>>,
+}
+
+impl Shared {
+    /// Makes the call and answers.
+    pub fn run<T, R>(
+        self: &Arc<Self>,
+        request: &Request,
+        reply: R,
+        call: impl Fn(&Vfs, &Caller) -> Result<T> + Send + 'static,
+        answer: impl FnOnce(&Self, R, T) + Send + 'static,
+    ) where
+        R: Refuse + Send + 'static,
+    {
+        let caller = Caller { uid: request.uid(), gid: request.gid(), wait: Wait::Never };
+        match call(&self.vfs, &caller) {
+            Err(error) if error.kind() == Kind::WouldBlock => {
+                let shared = self.clone();
+                self.runtime.spawn_blocking(move || {
+                    let caller = Caller { wait: Wait::Allowed, ..caller };
+                    shared.finish(reply, call(&shared.vfs, &caller), answer);
+                });
+            }
+            result => self.finish(reply, result, answer),
+        }
+    }
+
+    /// Makes a call that may take long even without a slow tier (fsync) on a thread that may wait.
+    pub fn run_apart<T, R>(
+        self: &Arc<Self>,
+        request: &Request,
+        reply: R,
+        call: impl FnOnce(&Vfs, &Caller) -> Result<T> + Send + 'static,
+        answer: impl FnOnce(&Self, R, T) + Send + 'static,
+    ) where
+        R: Refuse + Send + 'static,
+    {
+        let caller = Caller { uid: request.uid(), gid: request.gid(), wait: Wait::Allowed };
+        let shared = self.clone();
+        self.runtime.spawn_blocking(move || shared.finish(reply, call(&shared.vfs, &caller), answer));
+    }
+
+    fn finish<T, R: Refuse>(&self, reply: R, result: Result<T>, answer: impl FnOnce(&Self, R, T)) {
+        match result {
+            Ok(value) => answer(self, reply, value),
+            Err(error) => {
+                log(&error);
+                reply.refuse(errno(&error));
+            }
+        }
+    }
+}
+
+/// An errno alone tells a program little: what stands behind the rare ones goes to the log.
+pub fn log(error: &Error) {
+    match error.errno() {
+        libc::EIO | libc::ETIMEDOUT | libc::ESTALE | libc::ENOSPC => {
+            tracing::warn!(%error, "an operation failed")
+        }
+        _ => tracing::trace!(%error, "an operation was refused"),
+    }
+}

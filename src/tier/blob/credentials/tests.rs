@@ -1,0 +1,98 @@
+use super::*;
+
+const KEY: &str = "a2V5";
+const SAS: &str = "?sv=2020-12-06&sp=rl&sig=s3cret%3D";
+
+fn resolve(options: &BlobOptions, emulator: bool, env: &[(&str, &str)]) -> Result<Credentials> {
+    let find = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+    let account = if emulator { EMULATOR_ACCOUNT } else { "acc" };
+    Credentials::resolve(options, account, emulator, &find, &Transport::new().unwrap())
+}
+
+fn now(credentials: &Credentials) -> Arc<AzureCredential> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(credentials.get()).unwrap()
+}
+
+fn with(auth: Auth) -> BlobOptions {
+    BlobOptions { auth, ..BlobOptions::default() }
+}
+
+#[test]
+fn the_first_that_is_there_is_taken() {
+    let auto = BlobOptions::default();
+    let key = resolve(&auto, false, &[("AZURE_STORAGE_ACCESS_KEY", KEY), ("AZURE_STORAGE_SAS_TOKEN", SAS)])
+        .unwrap();
+    assert!(matches!(*now(&key), AzureCredential::AccessKey(_)));
+    assert_eq!(key.account_key().as_deref(), Some(&b"key"[..]));
+    let sas = resolve(&auto, false, &[("AZURE_STORAGE_SAS_TOKEN", SAS)]).unwrap();
+    assert!(matches!(&*now(&sas), AzureCredential::SASToken(pairs) if pairs.len() == 3));
+    let wanted = resolve(
+        &auto,
+        false,
+        &[
+            ("AZURE_STORAGE_AUTH_TYPE", "SAS"),
+            ("AZURE_STORAGE_ACCESS_KEY", KEY),
+            ("AZURE_STORAGE_SAS_TOKEN", SAS),
+        ],
+    );
+    assert!(matches!(*now(&wanted.unwrap()), AzureCredential::SASToken(_)));
+    assert!(matches!(resolve(&auto, false, &[]).unwrap(), Credentials::Token(_)));
+    assert!(matches!(resolve(&auto, true, &[]).unwrap(), Credentials::Fixed(_)));
+}
+
+#[test]
+fn tokens_need_their_parts() {
+    let full = [
+        ("AZURE_CLIENT_ID", "id"),
+        ("AZURE_TENANT_ID", "tenant"),
+        ("AZURE_FEDERATED_TOKEN_FILE", "/t"),
+        ("AZURE_CLIENT_SECRET", "secret"),
+    ];
+    for auth in [Auth::Workload, Auth::Spn, Auth::Cli, Auth::Msi] {
+        assert!(matches!(resolve(&with(auth), false, &full).unwrap(), Credentials::Token(_)));
+    }
+    for (auth, says) in [
+        (Auth::Workload, "AZURE_CLIENT_ID"),
+        (Auth::Spn, "client_id"),
+        (Auth::Key, "key_file"),
+        (Auth::Sas, "AZURE_STORAGE_SAS_TOKEN"),
+    ] {
+        let error = resolve(&with(auth), false, &[]).unwrap_err();
+        assert!(error.kind() == Kind::Invalid && error.to_string().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_bad_secret_is_not_repeated() {
+    for (auth, name) in [(Auth::Key, "AZURE_STORAGE_ACCESS_KEY"), (Auth::Sas, "AZURE_STORAGE_SAS_TOKEN")] {
+        let error = resolve(&with(auth), false, &[(name, "s3cret!")]).unwrap_err();
+        assert!(
+            error.kind() == Kind::Invalid && !format!("{error} {error:?}").contains("s3cret"),
+            "{error:?}"
+        );
+    }
+    let key = resolve(&with(Auth::Key), false, &[("AZURE_STORAGE_ACCESS_KEY", KEY)]).unwrap();
+    assert!(!format!("{key:?}").contains("107"));
+}
+
+#[test]
+fn files_are_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sas");
+    std::fs::write(&path, SAS).unwrap();
+    let options = BlobOptions { sas_file: Some(path.clone()), ..BlobOptions::default() };
+    let credentials = resolve(&options, false, &[]).unwrap();
+    let old = now(&credentials);
+    std::fs::write(&path, format!("{SAS}&x=1\n")).unwrap();
+    let new = now(&credentials);
+    assert_ne!(old, new);
+    // A file that is half-way replaced, or gone, leaves the last good one.
+    std::fs::write(&path, "nonsense").unwrap();
+    assert_eq!(now(&credentials), new);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(now(&credentials), new);
+    let Credentials::File(file) = &credentials else { panic!("not a file") };
+    std::fs::write(&path, SAS).unwrap();
+    assert!(file.reread() && !file.reread());
+}

@@ -1,0 +1,231 @@
+//! An upload to Azure: blocks in any order, then one conditional commit that knows itself again.
+
+use super::attributes::{self, Metadata};
+use super::azrest::{Client, Failure, Outcome, Write};
+use crate::error::{Error, Kind, Result};
+use crate::tier::Upload;
+use crate::types::{Attrs, Condition, Version};
+use async_trait::async_trait;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+const MIB: u64 = 1024 * 1024;
+
+/// Smallest block of a blob of many.
+const BLOCK_MIN: u64 = 8 * MIB;
+
+/// Most blocks that a block list may name.
+pub(super) const BLOCKS_MAX: u64 = 50_000;
+
+/// The size of the blocks of a blob of `size` bytes.
+pub(super) fn block_size(size: u64) -> u64 {
+    size.div_ceil(BLOCKS_MAX).max(BLOCK_MIN).next_multiple_of(MIB)
+}
+
+/// Block ids of one upload: of one length, and no other upload's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockIds([u8; 8]);
+
+impl BlockIds {
+    pub(super) fn new() -> Self {
+        Self(rand::random())
+    }
+
+    /// The id of block `index`.
+    pub(super) fn id(self, index: u32) -> String {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&self.0);
+        bytes[8..].copy_from_slice(&index.to_be_bytes());
+        BASE64_STANDARD.encode(bytes)
+    }
+}
+
+/// Waits for `sent`, a write of `metadata` to `blob`; one whose reply was lost, and one that is sent again, is found out
+/// by its write id.
+///
+/// # Errors
+/// [`Kind::Exists`] / [`Kind::Changed`] if `condition` does not hold.
+pub(super) async fn recognised(
+    client: &Client,
+    blob: &str,
+    metadata: &Metadata,
+    condition: &Condition,
+    sent: impl Future<Output = Outcome<Version>>,
+) -> Outcome<Version> {
+    let failure = match sent.await {
+        Ok(version) => return Ok(version),
+        Err(failure) => failure,
+    };
+    let lost_blocks = failure.code == "InvalidBlockList" || failure.code == "InvalidBlobOrBlock";
+    if !failure.outcome_unknown && !matches!(failure.kind, Kind::Exists | Kind::Changed) {
+        return Err(as_condition(failure, condition));
+    }
+    let found = match client.head(blob).await {
+        Ok(found) => Some(found),
+        Err(head) if head.kind == Kind::NotFound => None,
+        // Still unknown, and the first failure says more.
+        Err(_) => return Err(failure),
+    };
+    if let (Some(found), Some(ours)) = (&found, metadata.get("tierfs_write_id"))
+        && found.metadata.get("tierfs_write_id") == Some(ours)
+    {
+        return Ok(Version::new(&found.etag));
+    }
+    if lost_blocks && holds(condition, found.as_ref().map(|found| found.etag.as_bytes())) {
+        // Nobody is in the way: the blocks were dropped, by age or by another's commit that is gone again.
+        return Err(Failure::new(Kind::Unavailable, "the blocks are gone; the upload must start again"));
+    }
+    Err(as_condition(failure, condition))
+}
+
+fn holds(condition: &Condition, found: Option<&[u8]>) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::Absent => found.is_none(),
+        Condition::Matches(version) if version.0.is_empty() => found.is_none(),
+        Condition::Matches(version) => found == Some(&*version.0),
+    }
+}
+
+/// The service has several words for a condition that does not hold.
+fn as_condition(mut failure: Failure, condition: &Condition) -> Failure {
+    failure.kind = match (failure.kind, condition) {
+        (Kind::Changed, Condition::Absent) => Kind::Exists,
+        (Kind::Exists | Kind::NotFound, Condition::Matches(_)) => Kind::Changed,
+        (kind, _) => kind,
+    };
+    failure
+}
+
+/// See [`Upload`]. What fits into one block is kept and sent with the commit, in one request.
+pub(super) struct AzureUpload {
+    client: Arc<Client>,
+    what: String,
+    blob: String,
+    ids: BlockIds,
+    block_size: u64,
+    one_block: bool,
+    kept: Mutex<Option<Bytes>>,
+    access_tier: Option<String>,
+}
+
+impl AzureUpload {
+    /// An upload of about `size` bytes to `blob`; `what` is said in errors.
+    pub(super) fn new(
+        client: Arc<Client>,
+        what: String,
+        blob: String,
+        size: u64,
+        access_tier: Option<String>,
+    ) -> Self {
+        let block_size = block_size(size);
+        let one_block = size <= block_size;
+        let kept = Mutex::new(None);
+        Self { client, what, blob, ids: BlockIds::new(), block_size, one_block, kept, access_tier }
+    }
+
+    fn id(&self, index: u64) -> Result<String> {
+        let index = u32::try_from(index).ok().filter(|index| u64::from(*index) < BLOCKS_MAX);
+        index.map(|index| self.ids.id(index)).ok_or_else(|| {
+            Error::new(Kind::Refused, format!("{}: a blob has at most {BLOCKS_MAX} blocks", self.what))
+        })
+    }
+
+    async fn send(&self, index: u64, bytes: Bytes) -> Result<()> {
+        let id = self.id(index)?;
+        let sent = self.client.put_block(&self.blob, &id, bytes).await;
+        sent.map_err(|failure| failure.into_error(&self.what))
+    }
+
+    /// Commits with the given content type.
+    pub(super) async fn finish(
+        &self,
+        blocks: u64,
+        metadata: &Metadata,
+        condition: &Condition,
+        content_type: Option<&str>,
+    ) -> Result<Version> {
+        let kept = self.kept.lock().clone();
+        let write = Write { metadata, condition, content_type, access_tier: self.access_tier.as_deref() };
+        let whole = match (blocks, &kept) {
+            (0, _) => Some(Bytes::new()),
+            (1, Some(bytes)) => Some(bytes.clone()),
+            _ => None,
+        };
+        let committed = if let Some(bytes) = whole {
+            let sent = self.client.put_blob(&self.blob, bytes, write);
+            recognised(&self.client, &self.blob, metadata, condition, sent).await
+        } else {
+            if let Some(bytes) = kept {
+                self.send(0, bytes).await?;
+            }
+            let ids = (0..blocks).map(|index| self.id(index)).collect::<Result<Vec<_>>>()?;
+            let sent = self.client.put_block_list(&self.blob, &ids, write);
+            recognised(&self.client, &self.blob, metadata, condition, sent).await
+        };
+        committed.map_err(|failure| failure.into_error(&self.what))
+    }
+}
+
+#[async_trait]
+impl Upload for AzureUpload {
+    fn block_size(&self) -> u64 {
+        self.block_size
+    }
+
+    async fn put_block(&self, index: u64, bytes: Bytes) -> Result<()> {
+        if index == 0 && self.one_block {
+            *self.kept.lock() = Some(bytes);
+            return Ok(());
+        }
+        self.send(index, bytes).await
+    }
+
+    async fn commit(&self, blocks: u64, attrs: &Attrs, condition: &Condition) -> Result<Version> {
+        let metadata = attributes::regular(attrs).map_err(|error| error.context(&self.what))?;
+        self.finish(blocks, &metadata, condition, None).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_grow_with_the_blob() {
+        assert_eq!(block_size(0), 8 * MIB);
+        assert_eq!(block_size(8 * MIB * BLOCKS_MAX), 8 * MIB);
+        assert_eq!(block_size(8 * MIB * BLOCKS_MAX + 1), 9 * MIB);
+        let largest = BLOCKS_MAX * 4000 * MIB;
+        assert!(block_size(largest) <= 4000 * MIB && block_size(largest) * BLOCKS_MAX >= largest);
+    }
+
+    #[test]
+    fn block_ids_have_one_length_and_one_owner() {
+        let (ours, theirs) = (BlockIds::new(), BlockIds::new());
+        let mut all: Vec<String> =
+            [0, 1, 49_999].into_iter().flat_map(|index| [ours.id(index), theirs.id(index)]).collect();
+        assert!(all.iter().all(|id| id.len() == 16));
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 6);
+    }
+
+    #[test]
+    fn refusals_are_told_by_what_was_expected() {
+        let told = |kind, condition: &Condition| as_condition(Failure::new(kind, ""), condition).kind;
+        let matches = Condition::Matches(Version::new("e"));
+        assert_eq!(told(Kind::Changed, &Condition::Absent), Kind::Exists);
+        assert_eq!(told(Kind::NotFound, &matches), Kind::Changed);
+        assert_eq!(told(Kind::Changed, &matches), Kind::Changed);
+        assert_eq!(told(Kind::Busy, &Condition::Always), Kind::Busy);
+        assert!(
+            holds(&matches, Some(b"e"))
+                && !holds(&matches, Some(b"f"))
+                && !holds(&Condition::Absent, Some(b"e"))
+        );
+    }
+}

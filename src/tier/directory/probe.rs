@@ -1,0 +1,121 @@
+//! What the file system under a writable root really does, found by trying it in
+//! `.tierfs/probe-<random>/`: a share's protocol says little, its mount options decide.
+
+use super::root::Root;
+use super::{DirectoryKind, attributes, filesystem, write};
+use crate::error::Result;
+use crate::tier::{Capabilities, Special};
+use crate::types::{FileKind, Key, TimeChange, Timestamp};
+use rustix::fs::{AtFlags, Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// A moment with odd seconds (FAT keeps even ones) and all nine digits.
+const MOMENT: Timestamp = Timestamp(1_580_608_923_123_456_789);
+/// Grains of file systems, finest first.
+const GRAINS_NS: [u64; 5] = [1, 100, 1_000, 1_000_000_000, 2_000_000_000];
+/// Another owner than root's, for those who may change it.
+const OTHER: u32 = 12_345;
+
+/// What is believed where nothing can be tried.
+pub(super) fn assumed(root: Option<&Root>, kind: DirectoryKind) -> Capabilities {
+    let fs_type = root.map_or_else(|| "unknown".to_owned(), filesystem::name);
+    let poor = filesystem::is_smb(&fs_type);
+    Capabilities {
+        conditional: false,
+        owner_and_mode: !poor,
+        mtime_grain: Some(Duration::from_nanos(if poor { 100 } else { 1 })),
+        symlinks: true,
+        hard_links: !poor,
+        xattrs: !poor && kind != DirectoryKind::AzureFiles,
+        special_files: !poor,
+        case_sensitive: !poor,
+        empty_directories: true,
+        writable: false,
+    }
+}
+
+/// Tries everything; a root that takes no writes is not writable, whatever the reason.
+pub(super) fn try_out(root: &Root, kind: DirectoryKind) -> Result<Capabilities> {
+    let own = Key::parse(super::OWN_DIRECTORY)?;
+    let place = own.join(format!("probe-{}", super::random_name()))?;
+    match root.ensure_directory(&own, 0o755).and_then(|_| root.ensure_directory(&place, 0o700)) {
+        Ok(_) => {}
+        Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(assumed(Some(root), kind)),
+        // Full is not read-only: what is there can still be read and deleted.
+        Err(Errno::NOSPC | Errno::DQUOT) => {
+            return Ok(Capabilities { writable: true, ..assumed(Some(root), kind) });
+        }
+        Err(errno) => return Err(errno.into()),
+    }
+    let found = attempt(root, &place);
+    clean(root, &place);
+    found
+}
+
+fn attempt(root: &Root, place: &Key) -> Result<Capabilities> {
+    let key = place.join("CaSe")?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    let file = root.open(&key, flags, Mode::from_raw_mode(0o600))?;
+    let linked = |to: &Key| -> Result<(), Errno> {
+        let ((from_parent, from), (to_parent, to)) = (root.parent(&key)?, root.parent(to)?);
+        rustix::fs::linkat(from_parent, from, to_parent, to, AtFlags::empty())
+    };
+    let fifo = Special::Node { kind: FileKind::Fifo, rdev: 0 };
+    Ok(Capabilities {
+        conditional: false,
+        owner_and_mode: keeps_owner_and_mode(&file)?,
+        mtime_grain: grain(&file)?,
+        symlinks: write::make(root, &place.join("symlink")?, &Special::Symlink(b"CaSe".to_vec()), 0o777)
+            .is_ok(),
+        hard_links: linked(&place.join("link")?).is_ok(),
+        xattrs: rustix::fs::fsetxattr(&file, "user.tierfs.probe", b"1", XattrFlags::empty()).is_ok(),
+        special_files: write::make(root, &place.join("fifo")?, &fifo, 0o600).is_ok(),
+        case_sensitive: root.stat(&place.join("case")?).is_err(),
+        empty_directories: true,
+        writable: true,
+    })
+}
+
+/// Some shares answer success and keep what they had.
+fn keeps_owner_and_mode(file: &OwnedFd) -> Result<bool> {
+    use rustix::fs::{Gid, Uid, fchmod, fchown, fstat};
+    let was = fstat(file)?;
+    let (uid, gid) = (Uid::from_raw(OTHER), Gid::from_raw(OTHER));
+    if fchown(file, Some(uid), Some(gid)).is_err() || fchmod(file, Mode::from_raw_mode(0o640)).is_err() {
+        return Ok(false);
+    }
+    let now = fstat(file)?;
+    // Back, so that the rest of the probe runs on a file of our own.
+    fchown(file, Some(Uid::from_raw(was.st_uid)), Some(Gid::from_raw(was.st_gid)))?;
+    Ok((now.st_uid, now.st_gid, now.st_mode & 0o7777) == (OTHER, OTHER, 0o640))
+}
+
+fn grain(file: &OwnedFd) -> Result<Option<Duration>> {
+    let times = rustix::fs::Timestamps {
+        last_access: attributes::timespec(Some(TimeChange::To(MOMENT))),
+        last_modification: attributes::timespec(Some(TimeChange::To(MOMENT))),
+    };
+    if rustix::fs::futimens(file, &times).is_err() {
+        return Ok(None);
+    }
+    let stat = rustix::fs::fstat(file)?;
+    let kept = Timestamp::from_parts(stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0));
+    let grains = GRAINS_NS.iter().map(|&nanos| Duration::from_nanos(nanos));
+    Ok(grains.into_iter().find(|&grain| attributes::rounded(MOMENT, grain) == kept))
+}
+
+fn clean(root: &Root, place: &Key) {
+    for name in ["CaSe", "symlink", "link", "fifo"] {
+        if let Ok(key) = place.join(name) {
+            // Not all of them were made.
+            let _missing = write::remove(root, &key);
+        }
+    }
+    let removed =
+        root.parent(place).and_then(|(parent, name)| rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR));
+    if let Err(error) = removed {
+        tracing::warn!(%place, %error, "the probe directory stays behind; it can be removed");
+    }
+}

@@ -1,0 +1,216 @@
+//! POSIX operations over catalog and data: one family a file. Knows neither kernel types nor tier
+//! kinds; `fuse` translates for it.
+//!
+//! Operations are short and synchronous. One that would have to wait for a slow tier answers
+//! [`Kind::WouldBlock`] when its [`Caller`] said [`Wait::Never`], before it changed anything; the
+//! caller repeats it elsewhere with [`Wait::Allowed`].
+//!
+//! # Lock order
+//! `Node::turn` → `rename` (read or write) → `Node::namespace` or `Node::file` of one node → the
+//! catalog's own lock. Only `Node::turn` may be held while a slow tier is asked; with [`Wait::Never`]
+//! it is only tried.
+
+mod attributes;
+mod create;
+mod directory;
+mod facts;
+mod handle;
+mod io;
+mod lookup;
+mod node;
+mod open;
+mod open_file;
+mod place;
+mod refresh;
+mod remove;
+mod rename;
+mod stage;
+mod write_open;
+mod xattr;
+
+use crate::catalog::{Catalog, Defaults};
+use crate::clock::Clock;
+use crate::data::{HotStore, StageStore, Streams};
+use crate::error::{Kind, Result};
+use crate::policy::placement::Rules;
+use crate::tier::Tiers;
+use crate::types::{Attr, Ino, Invalidation, TierId};
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+pub use attributes::SetAttr;
+pub use directory::{DirectoryHandle, Listed, More};
+pub use facts::{Copy, CopyRole, FileFacts};
+pub use handle::FileHandle;
+pub use io::ReadAnswer;
+pub use open::{Opened, Released};
+pub use open_file::OpenFileId;
+
+/// Whether an operation may wait for a slow tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Answer [`Kind::WouldBlock`] instead.
+    Never,
+    /// The thread is there for waiting.
+    Allowed,
+}
+
+/// Who asks, and with how much patience.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Patience.
+    pub wait: Wait,
+}
+
+impl Caller {
+    /// The same caller where something was begun that must be ended now.
+    fn patient(&self) -> Self {
+        Self { wait: Wait::Allowed, ..*self }
+    }
+}
+
+/// A name's answer to the kernel.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What it names.
+    pub attr: Attr,
+    /// How long name and attributes may be believed.
+    pub ttl: Duration,
+}
+
+/// How files are given to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoMode {
+    /// Resident files are read and written by the kernel itself.
+    Passthrough,
+    /// Every byte goes through the daemon.
+    Ordinary,
+}
+
+/// All that a [`Vfs`] stands on.
+pub struct Parts {
+    /// Names and placement.
+    pub catalog: Arc<Catalog>,
+    /// All tiers.
+    pub tiers: Arc<Tiers>,
+    /// Path rules.
+    pub rules: Arc<Rules>,
+    /// Stages by tier.
+    pub stages: HashMap<TierId, Arc<StageStore>>,
+    /// Hot stores by tier.
+    pub hots: HashMap<TierId, Arc<HotStore>>,
+    /// Streaming of non-resident files.
+    pub streams: Arc<Streams>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Where slow tiers are driven.
+    pub runtime: tokio::runtime::Handle,
+    /// Told what the kernel must forget.
+    pub invalidate: Arc<dyn Fn(Invalidation) + Send + Sync>,
+    /// For what carries no owner or mode.
+    pub defaults: Defaults,
+    /// How files are given to the kernel.
+    pub mode: IoMode,
+    /// Size that statfs shows for a blob tier, in bytes.
+    pub blob_size: u64,
+    /// Facts that `user.tierfs.*` of the root answers: control socket, and the status as JSON.
+    pub facts: Arc<dyn Facts>,
+}
+
+/// What the mount's root says of the daemon, for tools that have only the mount.
+pub trait Facts: Send + Sync {
+    /// Path of the control socket.
+    fn control(&self) -> Vec<u8>;
+    /// Status as JSON.
+    fn status(&self) -> Vec<u8>;
+}
+
+/// The file system.
+pub struct Vfs {
+    parts: Parts,
+    nodes: node::NodeTable,
+    handles: handle::Handles,
+    /// Held shared by whoever compares a tier with the catalog, exclusively by a rename between its
+    /// native moves and their rows.
+    rename: RwLock<()>,
+    /// Counts directory renames: cached paths of another epoch are void.
+    path_epoch: AtomicU64,
+    next_open_file: AtomicU64,
+    passthrough: AtomicBool,
+}
+
+impl std::fmt::Debug for Vfs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Vfs").finish_non_exhaustive()
+    }
+}
+
+impl Vfs {
+    /// A file system over `parts`.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            nodes: node::NodeTable::default(),
+            handles: handle::Handles::default(),
+            rename: RwLock::new(()),
+            path_epoch: AtomicU64::new(0),
+            next_open_file: AtomicU64::new(1),
+            passthrough: AtomicBool::new(parts.mode == IoMode::Passthrough),
+            parts,
+        }
+    }
+
+    /// How files are given to the kernel.
+    #[must_use]
+    pub fn io_mode(&self) -> IoMode {
+        if self.passthrough.load(Ordering::Relaxed) { IoMode::Passthrough } else { IoMode::Ordinary }
+    }
+
+    /// From now on every byte goes through the daemon, because the kernel can't do otherwise.
+    pub fn use_ordinary_mode(&self) {
+        self.passthrough.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether any handle of the inode is open: then its local files must keep their place.
+    #[must_use]
+    pub fn is_open(&self, ino: Ino) -> bool {
+        self.nodes.find(ino).is_some_and(|node| node.is_open())
+    }
+
+    /// Open files and known inodes, for the status.
+    #[must_use]
+    pub fn in_memory(&self) -> (usize, usize) {
+        (self.handles.open_files(), self.nodes.len())
+    }
+
+    fn catalog(&self) -> &Catalog {
+        &self.parts.catalog
+    }
+
+    fn now(&self) -> crate::types::Timestamp {
+        self.parts.clock.wall()
+    }
+
+    /// The caller's turn to open this file, or to end writing to it.
+    fn turn<'a>(&self, caller: &Caller, node: &'a node::Node) -> Result<parking_lot::MutexGuard<'a, ()>> {
+        match caller.wait {
+            Wait::Never => node.turn.try_lock().ok_or_else(|| Kind::WouldBlock.into()),
+            Wait::Allowed => Ok(node.turn.lock()),
+        }
+    }
+
+    /// Drives a slow tier's answer, if the caller may wait for it.
+    fn wait_for<T>(&self, caller: &Caller, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        match caller.wait {
+            Wait::Never => Err(Kind::WouldBlock.into()),
+            Wait::Allowed => self.parts.runtime.block_on(answer),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! setattr and statfs.
+
+use super::handle::FileHandle;
+use super::io::without_set_id;
+use super::{Caller, Vfs};
+use crate::catalog::Inode;
+use crate::error::{Error, Kind, Result};
+use crate::tier::{Resident, Usage};
+use crate::types::{Attr, AttrChange, FileKind, Ino, Key, TimeChange, Timestamp};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// What a `setattr` asks for.
+#[derive(Clone, Debug, Default)]
+pub struct SetAttr {
+    /// Attributes.
+    pub change: AttrChange,
+    /// New size.
+    pub size: Option<u64>,
+    /// The handle of an `ftruncate`.
+    pub handle: Option<FileHandle>,
+}
+
+impl Vfs {
+    /// Changes attributes and size.
+    ///
+    /// # Errors
+    /// What a tier says that should be able to hold the change.
+    pub fn set_attr(&self, caller: &Caller, ino: Ino, wanted: SetAttr) -> Result<(Attr, Duration)> {
+        let mut change = wanted.change;
+        if let Some(size) = wanted.size {
+            self.set_size(caller, ino, wanted.handle, size)?;
+        }
+        let inode = self.catalog().inode(ino)?;
+        let owner_changes = change.uid.is_some() || change.gid.is_some();
+        let stranger_truncates = wanted.size.is_some() && caller.uid != 0;
+        if inode.attr.kind != FileKind::Directory && (owner_changes || stranger_truncates) {
+            let mode = change.mode.unwrap_or(inode.attr.mode);
+            change.mode = Some(without_set_id(mode)).filter(|kept| *kept != inode.attr.mode).or(change.mode);
+        }
+        if change != AttrChange::default() {
+            self.change_attributes(&inode, &change)?;
+        }
+        let attr = self.attr_with(&self.nodes.get(ino), self.catalog().inode(ino)?)?;
+        Ok((attr, self.ttl(&self.some_path(ino)?)))
+    }
+
+    fn change_attributes(&self, inode: &Inode, change: &AttrChange) -> Result<()> {
+        let now = self.now();
+        let change = AttrChange {
+            atime: change.atime.map(|time| resolved(time, now)),
+            mtime: change.mtime.map(|time| resolved(time, now)),
+            ..change.clone()
+        };
+        let ino = inode.attr.ino;
+        let path = self.some_path(ino)?;
+        let mut native = false;
+        for (resident, key, staged) in self.native_files(inode)? {
+            let change = if staged { times_of(&change) } else { change.clone() };
+            native |= !staged;
+            match resident.set_attr(&key, &change) {
+                Err(error) if error.kind() == Kind::NotFound => {}
+                other => other?,
+            }
+        }
+        self.change_open_file(ino, &change)?;
+        let domain = (!native || self.resident_home(&path).is_none()).then(|| self.parts.rules.domain(&path));
+        self.catalog().set_attr(ino, &change, domain.as_deref(), now)?;
+        Ok(())
+    }
+
+    /// Every file of this machine that stands for the inode, and whether it is a stage file (whose
+    /// owner and mode are ours).
+    fn native_files(&self, inode: &Inode) -> Result<Vec<(&dyn Resident, Key, bool)>> {
+        let ino = inode.attr.ino;
+        let held: Vec<_> = if inode.attr.kind == FileKind::Directory {
+            let places = self.catalog().places(ino)?;
+            places.into_iter().map(|place| (place.tier, place.key, false)).collect()
+        } else {
+            let replicas = self.catalog().replicas(ino)?;
+            let ours = replicas.into_iter().filter(|replica| replica.generation == inode.generation);
+            ours.map(|replica| (replica.tier, replica.key, replica.staged)).collect()
+        };
+        Ok(held
+            .into_iter()
+            .filter_map(|(tier, key, staged)| Some((self.resident(tier)?, key, staged)))
+            .collect())
+    }
+
+    /// An unlinked file has no key any more, only what is open of it.
+    fn change_open_file(&self, ino: Ino, change: &AttrChange) -> Result<()> {
+        let Some(node) = self.nodes.find(ino) else { return Ok(()) };
+        let open = node.file.lock().open.clone();
+        let Some(open) = open.filter(|open| open.is_written()) else { return Ok(()) };
+        let times = times_of(change);
+        if times == AttrChange::default() {
+            return Ok(());
+        }
+        let (super::open_file::Bytes::Native { file, tier } | super::open_file::Bytes::Staged { file, tier }) =
+            &open.bytes
+        else {
+            return Ok(());
+        };
+        self.resident(*tier).ok_or(Kind::Absent)?.set_attr_open(file, &times)
+    }
+
+    fn set_size(&self, caller: &Caller, ino: Ino, handle: Option<FileHandle>, size: u64) -> Result<()> {
+        if i64::try_from(size).is_err() {
+            return Err(Error::new(Kind::Os(libc::EFBIG), "no file is that large"));
+        }
+        if let Some(handle) = handle {
+            return self.truncate(handle, size);
+        }
+        let flags = libc::O_WRONLY | if size == 0 { libc::O_TRUNC } else { 0 };
+        let opened = self.open(caller, ino, flags)?;
+        let truncated = self.truncate(opened.handle, size).and_then(|()| self.flush(caller, opened.handle));
+        self.release(&caller.patient(), opened.handle)?;
+        truncated
+    }
+
+    /// ftruncate(2).
+    ///
+    /// # Errors
+    /// As ftruncate(2).
+    fn truncate(&self, handle: FileHandle, size: u64) -> Result<()> {
+        let handle = self.handles.file(handle)?;
+        let open = handle.node.file.lock().open.clone();
+        let open = open.ok_or(Kind::Os(libc::EBADF))?;
+        Ok(open.writable()?.set_len(size)?)
+    }
+
+    /// How full the tiers behind `ino` are: at the root all distinct file systems together, below it
+    /// the home of the path. A blob tier shows its configured size.
+    ///
+    /// # Errors
+    /// What the tier says.
+    pub fn statfs(&self, ino: Ino) -> Result<Usage> {
+        let path = self.some_path(ino)?;
+        if path.is_root() {
+            return self.usage_of_all();
+        }
+        match self.resident_home(&path) {
+            Some((_, resident)) => resident.usage(),
+            None => Ok(self.blob_usage()),
+        }
+    }
+
+    fn blob_usage(&self) -> Usage {
+        Usage { total: self.parts.blob_size, free: self.parts.blob_size, files: 0, files_free: 0 }
+    }
+
+    fn usage_of_all(&self) -> Result<Usage> {
+        let mut devices = HashSet::new();
+        let mut sum = Usage::default();
+        for (_, tier) in self.parts.tiers.iter() {
+            let usage = match tier.resident() {
+                Some(resident) if devices.insert(resident.device()) => match resident.usage() {
+                    Ok(usage) => usage,
+                    // An absent tier takes nothing from the others.
+                    Err(_) => continue,
+                },
+                Some(_) => continue,
+                None => self.blob_usage(),
+            };
+            sum.total = sum.total.saturating_add(usage.total);
+            sum.free = sum.free.saturating_add(usage.free);
+            sum.files = sum.files.saturating_add(usage.files);
+            sum.files_free = sum.files_free.saturating_add(usage.files_free);
+        }
+        Ok(sum)
+    }
+}
+
+fn resolved(time: TimeChange, now: Timestamp) -> TimeChange {
+    match time {
+        TimeChange::Now => TimeChange::To(now),
+        to => to,
+    }
+}
+
+fn times_of(change: &AttrChange) -> AttrChange {
+    AttrChange { atime: change.atime, mtime: change.mtime, ..AttrChange::default() }
+}

@@ -1,0 +1,279 @@
+//! create, mknod, mkdir, symlink, link: new names.
+
+use super::open::Opened;
+use super::place::{Inherit, Owner};
+use super::stage::STAGE_MODE;
+use super::{Caller, Entry, Vfs};
+use crate::catalog::{Inode, NewBytes, NewInode, stage_name};
+use crate::error::{Error, Kind, Result};
+use crate::tier::{Access, Resident, Special};
+use crate::types::{AttrChange, FileKind, Ino, Key, TierId};
+use std::fs::File;
+
+impl Vfs {
+    /// Makes and opens a regular file.
+    ///
+    /// # Errors
+    /// [`Kind::Exists`] with `O_EXCL`, and what the tier says.
+    pub fn create(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        flags: i32,
+    ) -> Result<(Entry, Opened)> {
+        let path = self.new_child_path(parent, name)?;
+        let made = self.make_regular(caller, parent, name, &path, mode);
+        let (inode, file, tier) = match made {
+            Err(error) if error.kind() == Kind::Exists && flags & libc::O_EXCL == 0 => {
+                let entry = self.lookup(caller, parent, name)?;
+                let opened = self.open(caller, entry.attr.ino, flags)?;
+                return Ok((entry, opened));
+            }
+            other => other?,
+        };
+        let entry = self.entry(inode.clone(), &path)?;
+        let opened = self.open_new(&inode, file, tier, flags)?;
+        Ok((entry, opened))
+    }
+
+    /// A new regular file with its first bytes' place: at its native key, or on the stage.
+    fn make_regular(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &[u8],
+        path: &Key,
+        mode: u32,
+    ) -> Result<(Inode, File, TierId)> {
+        let directory = self.directory(parent)?;
+        let owner = self.ownership(caller, &directory, mode, Inherit::Group);
+        if let Some((tier, resident)) = self.resident_home(path) {
+            match self.make_native(resident, tier, parent, name, owner) {
+                // The key still belongs to something that moves away: stage, and settle later.
+                Err(error) if error.kind() == Kind::Busy => {}
+                other => return other.map(|(inode, file)| (inode, file, tier)),
+            }
+        }
+        let stage = self.rule(path).stage;
+        let (inode, file) = self.make_staged(stage, parent, name, path, owner)?;
+        Ok((inode, file, stage))
+    }
+
+    fn make_native(
+        &self,
+        resident: &dyn Resident,
+        tier: TierId,
+        parent: Ino,
+        name: &[u8],
+        owner: Owner,
+    ) -> Result<(Inode, File)> {
+        let (_, file) =
+            self.with_native_key(parent, name, tier, |key| resident.create(key, owner.mode & 0o777))?;
+        resident.set_attr_open(&file, &self.correction(owner))?;
+        let object = resident.stat_open(&file)?;
+        let native = object.native.ok_or_else(no_identity)?;
+        let bytes = NewBytes::Native { tier, version: object.version, native };
+        let inode = self.add(parent, name, FileKind::Regular, owner, 0, None, bytes)?;
+        Ok((inode, file))
+    }
+
+    fn make_staged(
+        &self,
+        tier: TierId,
+        parent: Ino,
+        name: &[u8],
+        path: &Key,
+        owner: Owner,
+    ) -> Result<(Inode, File)> {
+        let stage = self.stage(tier)?;
+        let bytes = NewBytes::Staged { tier };
+        let inode = self.add(parent, name, FileKind::Regular, owner, 0, None, bytes)?;
+        crate::failpoint::pass("dirty_row_written");
+        let staged = stage_name(inode.attr.ino, inode.generation);
+        match stage.create(&staged, STAGE_MODE) {
+            Ok(file) => {
+                self.describe(tier, &staged, &inode, path, None);
+                Ok((inode, file))
+            }
+            Err(error) => {
+                self.catalog().unlink(parent, name, &[], "", self.now())?;
+                self.catalog().drop_orphan(inode.attr.ino)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// What the daemon must change of a file that it just made with its own ids.
+    fn correction(&self, owner: Owner) -> AttrChange {
+        let mine = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        AttrChange {
+            uid: (owner.uid != mine.0).then_some(owner.uid),
+            gid: (owner.gid != mine.1).then_some(owner.gid),
+            // chown clears these bits, and create(2) takes only the nine others.
+            mode: (owner.mode & 0o7000 != 0).then_some(owner.mode),
+            ..AttrChange::default()
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one row's columns")]
+    fn add(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        kind: FileKind,
+        owner: Owner,
+        rdev: u32,
+        target: Option<&[u8]>,
+        bytes: NewBytes,
+    ) -> Result<Inode> {
+        let Owner { uid, gid, mode } = owner;
+        let new = NewInode { parent, name, kind, mode, uid, gid, rdev, target, bytes, now: self.now() };
+        self.catalog().create(&new)
+    }
+
+    /// Makes a node: a regular file without opening it, a fifo, a socket or a device.
+    ///
+    /// # Errors
+    /// [`Kind::Exists`], and what the tier says.
+    pub fn mknod(&self, caller: &Caller, parent: Ino, name: &[u8], mode: u32, rdev: u32) -> Result<Entry> {
+        let path = self.new_child_path(parent, name)?;
+        let kind = FileKind::from_mode(mode).unwrap_or(FileKind::Regular);
+        if kind == FileKind::Regular {
+            let (inode, file, tier) = self.make_regular(caller, parent, name, &path, mode)?;
+            let opened = self.open_new(&inode, file, tier, libc::O_RDWR)?;
+            self.flush(caller, opened.handle)?;
+            self.release(&caller.patient(), opened.handle)?;
+            return self.entry(self.catalog().inode(inode.attr.ino)?, &path);
+        }
+        let special = Special::Node { kind, rdev };
+        self.make_special(caller, parent, name, mode, &special)
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// [`Kind::Exists`], and what the tier says.
+    pub fn mkdir(&self, caller: &Caller, parent: Ino, name: &[u8], mode: u32) -> Result<Entry> {
+        self.make_special(caller, parent, name, mode, &Special::Directory)
+    }
+
+    /// Makes a symbolic link to `target`.
+    ///
+    /// # Errors
+    /// [`Kind::Exists`], and what the tier says.
+    pub fn symlink(&self, caller: &Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Entry> {
+        self.make_special(caller, parent, name, 0o777, &Special::Symlink(target.to_vec()))
+    }
+
+    fn make_special(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        special: &Special,
+    ) -> Result<Entry> {
+        let path = self.new_child_path(parent, name)?;
+        let directory = self.directory(parent)?;
+        let (kind, rdev, target, inherit) = match special {
+            Special::Directory => (FileKind::Directory, 0, None, Inherit::GroupAndBit),
+            Special::Symlink(target) => (FileKind::Symlink, 0, Some(target.as_slice()), Inherit::Group),
+            Special::Node { kind, rdev } => (*kind, *rdev, None, Inherit::Group),
+        };
+        let owner = self.ownership(caller, &directory, mode, inherit);
+        if self.catalog().lookup(parent, name)?.is_some() {
+            return Err(Kind::Exists.into());
+        }
+        let bytes = self.place_special(parent, name, &path, special, owner)?;
+        let inode = self.add(parent, name, kind, owner, rdev, target, bytes)?;
+        self.entry(inode, &path)
+    }
+
+    /// Makes it on its resident home, or leaves it to the mover.
+    fn place_special(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        path: &Key,
+        special: &Special,
+        owner: Owner,
+    ) -> Result<NewBytes> {
+        let deferred = || NewBytes::Deferred { domain: self.parts.rules.domain(path) };
+        let Some((tier, resident)) = self.resident_home(path) else {
+            return Ok(deferred());
+        };
+        let made = self.with_native_key(parent, name, tier, |key| match special {
+            Special::Directory => resident.mkdir(key, owner.mode),
+            other => resident.make(key, other, owner.mode),
+        });
+        let key = match made {
+            Ok((key, ())) => key,
+            // What the tier can't hold, or can't hold there yet, the catalog does.
+            Err(error) if matches!(error.kind(), Kind::Busy | Kind::Unsupported) => return Ok(deferred()),
+            Err(error) => return Err(error),
+        };
+        resident.set_attr(&key, &owner.change())?;
+        let object = resident.stat(&key)?;
+        let native = object.native.ok_or_else(no_identity)?;
+        Ok(NewBytes::Native { tier, version: object.version, native })
+    }
+
+    /// Gives an inode one more name.
+    ///
+    /// # Errors
+    /// [`Kind::Exists`], [`Kind::NotPermitted`] for a directory.
+    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry> {
+        let path = self.new_child_path(parent, name)?;
+        let inode = self.catalog().inode(ino)?;
+        if inode.attr.kind == FileKind::Directory {
+            return Err(Kind::NotPermitted.into());
+        }
+        if self.catalog().lookup(parent, name)?.is_some() {
+            return Err(Kind::Exists.into());
+        }
+        let native = self.link_native(ino, parent, name)?;
+        let domain = native.is_none().then(|| self.parts.rules.domain(&path));
+        let inode = self.catalog().link(ino, parent, name, native, domain.as_deref(), self.now())?;
+        self.entry(inode, &path)
+    }
+
+    /// The native link beside the catalog's, on the tier where the file is native, if that can hold it.
+    fn link_native(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Option<TierId>> {
+        for replica in self.catalog().replicas(ino)? {
+            let Some(resident) = self.resident(replica.tier).filter(|_| !replica.staged) else { continue };
+            let linked =
+                self.with_native_key(parent, name, replica.tier, |key| resident.link(&replica.key, key));
+            match linked {
+                Ok(_) => return Ok(Some(replica.tier)),
+                Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Busy) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The inode of a directory.
+    pub(super) fn directory(&self, ino: Ino) -> Result<Inode> {
+        let inode = self.catalog().inode(ino)?;
+        match inode.attr.kind {
+            FileKind::Directory => Ok(inode),
+            _ => Err(Kind::NotDirectory.into()),
+        }
+    }
+
+    /// Opens a native file for reading and writing, or for reading where the tier takes no writes.
+    pub(super) fn open_native(&self, resident: &dyn Resident, key: &Key) -> Result<File> {
+        match resident.open(key, Access::ReadWrite) {
+            Err(error) if matches!(error.kind(), Kind::Denied | Kind::ReadOnly | Kind::NotPermitted) => {
+                resident.open(key, Access::Read)
+            }
+            other => other,
+        }
+    }
+}
+
+fn no_identity() -> Error {
+    Error::new(Kind::Corrupt, "a directory tier gave a file without its identity")
+}

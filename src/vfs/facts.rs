@@ -1,0 +1,195 @@
+//! Where a file is and why: for `user.tierfs.*`, `tierfs path` and `tierstat ls`.
+
+use super::{Caller, Vfs};
+use crate::catalog::{DirEntry, Inode, Replica, WriteState};
+use crate::error::{Kind, Result};
+use crate::policy::placement::Rule;
+use crate::types::{Attr, FileKind, Ino, Key, TierId};
+
+/// Where a file is and how far its newest bytes are: a line of `tierstat ls`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFacts {
+    /// Path from the mount's root.
+    pub path: Key,
+    /// Attributes, those of an open file as they are now.
+    pub attr: Attr,
+    /// Copies of the newest bytes.
+    pub copies: Vec<Copy>,
+    /// How far they are.
+    pub state: WriteState,
+    /// The rule's pattern.
+    pub rule: String,
+    /// Name of the home tier.
+    pub home: String,
+}
+
+/// A copy of the newest bytes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Name of the tier.
+    pub tier: String,
+    /// What it is there for.
+    pub role: CopyRole,
+}
+
+/// What a copy is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyRole {
+    /// The durable copy, or one that moves there.
+    Home,
+    /// The newest bytes before they are home.
+    Stage,
+    /// Clean and extra.
+    Hot,
+}
+
+impl Vfs {
+    /// The inode under a path, asking tiers as a look-up does.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`].
+    pub fn resolve(&self, caller: &Caller, path: &Key) -> Result<Ino> {
+        let mut ino = Ino::ROOT;
+        for name in path.components() {
+            self.refresh_name(caller, &self.nodes.get(ino), name)?;
+            ino = self.catalog().lookup(ino, name)?.ok_or(Kind::NotFound)?.attr.ino;
+        }
+        Ok(ino)
+    }
+
+    /// Facts of one inode.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`].
+    pub fn facts_of(&self, ino: Ino) -> Result<FileFacts> {
+        let inode = self.catalog().inode(ino)?;
+        let path = self.some_path(ino)?;
+        self.facts(inode, path)
+    }
+
+    fn facts(&self, inode: Inode, path: Key) -> Result<FileFacts> {
+        let rule = self.rule(&path);
+        let newest = self.newest(&inode)?;
+        let mut copies: Vec<Copy> = Vec::new();
+        for replica in &newest {
+            let role = if replica.staged { CopyRole::Stage } else { CopyRole::Home };
+            copies.push(Copy { tier: self.tier_name(replica.tier), role });
+        }
+        for replica in newest.iter().filter(|replica| self.resident(replica.tier).is_none()) {
+            for (tier, _) in self.hot_copies(rule, replica)? {
+                copies.push(Copy { tier: self.tier_name(tier), role: CopyRole::Hot });
+            }
+        }
+        let (rule, home) = (rule.pattern.clone(), self.tier_name(rule.home));
+        let state = inode.state;
+        let node = self.nodes.get(inode.attr.ino);
+        let attr = self.attr_with(&node, inode)?;
+        self.nodes.drop_if_unknown(&node);
+        Ok(FileFacts { path, attr, copies, state, rule, home })
+    }
+
+    fn tier_name(&self, tier: TierId) -> String {
+        self.parts.tiers.find(tier).map_or_else(String::new, |tier| tier.name().to_owned())
+    }
+
+    /// Hot copies of what `remote` holds: tier and key of each.
+    fn hot_copies(&self, rule: &Rule, remote: &Replica) -> Result<Vec<(TierId, Key)>> {
+        let identity = self.identity(remote)?;
+        let mut copies = Vec::new();
+        for tier in &rule.hot {
+            let (Some(store), Some(resident)) = (self.parts.hots.get(tier), self.resident(*tier)) else {
+                continue;
+            };
+            let key = store.path_key(&identity)?;
+            if resident.stat(&key).is_ok() {
+                copies.push((*tier, key));
+            }
+        }
+        Ok(copies)
+    }
+
+    /// Facts of the entries of a directory after `cookie`, and the cookie of each.
+    ///
+    /// # Errors
+    /// [`Kind::NotDirectory`], or what a tier says.
+    pub fn facts_in(
+        &self,
+        caller: &Caller,
+        dir: Ino,
+        cookie: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, FileFacts)>> {
+        self.directory(dir)?;
+        if cookie == 0 {
+            self.refresh_directory(caller, &self.nodes.get(dir))?;
+        }
+        let path = self.directory_path(dir)?;
+        let entries = self.catalog().entries(dir, cookie, limit)?;
+        let facts = |entry: DirEntry| Ok((entry.cookie, self.facts(entry.inode, path.join(&entry.name)?)?));
+        entries.into_iter().map(facts).collect()
+    }
+
+    /// Native path of the resident copy of a file, for tools that want the bytes without the mount.
+    ///
+    /// # Errors
+    /// [`Kind::NoAttribute`] if no tier of this machine has it.
+    pub fn native_path(&self, ino: Ino) -> Result<Vec<u8>> {
+        let inode = self.catalog().inode(ino)?;
+        if inode.attr.kind == FileKind::Directory {
+            for place in self.catalog().places(ino)? {
+                if self.resident(place.tier).is_some() {
+                    return Ok(joined(&self.parts.tiers.get(place.tier)?.location(), &place.key));
+                }
+            }
+            return Err(Kind::NoAttribute.into());
+        }
+        let newest = self.newest(&inode)?;
+        if let Some(local) = newest.iter().find(|replica| self.resident(replica.tier).is_some()) {
+            return Ok(joined(&self.parts.tiers.get(local.tier)?.location(), &local.key));
+        }
+        let path = self.some_path(ino)?;
+        for replica in newest.iter().filter(|replica| self.resident(replica.tier).is_none()) {
+            if let Some((tier, key)) = self.hot_copies(self.rule(&path), replica)?.first() {
+                return Ok(joined(&self.parts.tiers.get(*tier)?.location(), key));
+            }
+        }
+        Err(Kind::NoAttribute.into())
+    }
+
+    /// Value of `user.tierfs.<fact>`.
+    pub(super) fn fact(&self, ino: Ino, fact: &[u8]) -> Result<Option<Vec<u8>>> {
+        match fact {
+            b"control" if ino == Ino::ROOT => return Ok(Some(self.parts.facts.control())),
+            b"status" if ino == Ino::ROOT => return Ok(Some(self.parts.facts.status())),
+            b"path" => return self.native_path(ino).map(Some),
+            _ => {}
+        }
+        let facts = self.facts_of(ino)?;
+        let tiers = || facts.copies.iter().map(|copy| copy.tier.as_str());
+        Ok(match fact {
+            b"tier" => Some(tiers().next().unwrap_or(&facts.home).into()),
+            b"state" => Some(word(facts.state).into()),
+            b"replicas" => Some(tiers().collect::<Vec<_>>().join(",").into_bytes()),
+            b"rule" => Some(facts.rule.into_bytes()),
+            _ => None,
+        })
+    }
+}
+
+fn word(state: WriteState) -> &'static str {
+    match state {
+        WriteState::Writing | WriteState::ClosedOpen => "writing",
+        WriteState::Closed => "dirty",
+        WriteState::Clean => "clean",
+    }
+}
+
+/// `location` of a directory tier is its root's path.
+fn joined(location: &str, key: &Key) -> Vec<u8> {
+    let mut path = location.as_bytes().to_vec();
+    if !key.is_root() {
+        path.push(b'/');
+        path.extend_from_slice(key.as_bytes());
+    }
+    path
+}

@@ -1,0 +1,175 @@
+//! Bytes of open handles: read, write, fsync, fallocate, seek, copy.
+
+use super::handle::FileHandle;
+use super::open_file::{Bytes, OpenFile, content_of};
+use super::{Caller, Vfs};
+use crate::data::Reader;
+use crate::error::{Error, Kind, Result};
+use crate::types::Ino;
+use rustix::fs::{FallocateFlags, SeekFrom};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// How a read is answered.
+#[derive(Debug)]
+pub enum ReadAnswer {
+    /// So many bytes are in the buffer.
+    Ready(usize),
+    /// They must be fetched: ask this reader, which waits.
+    Later(Arc<Reader>),
+}
+
+impl Vfs {
+    fn opened(&self, handle: FileHandle) -> Result<Arc<OpenFile>> {
+        let handle = self.handles.file(handle)?;
+        let open = handle.node.file.lock().open.clone();
+        open.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "the handle is closed"))
+    }
+
+    /// Reads at `offset` into `buffer`; fewer bytes only at the end of the file.
+    ///
+    /// # Errors
+    /// What the file system or the tier under it says; [`Kind::Stale`] if the version is gone.
+    pub fn read(&self, handle: FileHandle, offset: u64, buffer: &mut [u8]) -> Result<ReadAnswer> {
+        let open = self.opened(handle)?;
+        match &open.bytes {
+            Bytes::Streamed(reader) => match reader.try_read(offset, buffer) {
+                Some(count) => count.map(ReadAnswer::Ready),
+                None => Ok(ReadAnswer::Later(reader.clone())),
+            },
+            Bytes::Native { file, .. } | Bytes::Staged { file, .. } | Bytes::Hot { file, .. } => {
+                read_full(file, offset, buffer).map(ReadAnswer::Ready)
+            }
+        }
+    }
+
+    /// Writes all of `data` at `offset`.
+    ///
+    /// # Errors
+    /// [`Kind::NoSpace`] and whatever else the file system under it says.
+    pub fn write(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Result<()> {
+        let open = self.opened(handle)?;
+        Ok(open.writable()?.write_all_at(data, offset)?)
+    }
+
+    /// Clears set-uid and set-gid of a file that somebody without the right wrote to.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub fn drop_set_id(&self, caller: &Caller, ino: Ino) -> Result<()> {
+        let inode = self.catalog().inode(ino)?;
+        let kept = without_set_id(inode.attr.mode);
+        if kept != inode.attr.mode {
+            let change = crate::types::AttrChange { mode: Some(kept), ..Default::default() };
+            self.set_attr(caller, ino, super::SetAttr { change, ..Default::default() })?;
+        }
+        Ok(())
+    }
+
+    /// Makes the bytes of a handle and their rows durable.
+    ///
+    /// # Errors
+    /// What the file system says: never ignored, for the bytes may be lost.
+    pub fn fsync(&self, handle: FileHandle) -> Result<()> {
+        let handle = self.handles.file(handle)?;
+        let open = handle.node.file.lock().open.clone();
+        let Some(open) = open.filter(|open| open.is_written()) else { return Ok(()) };
+        let file = open.writable()?;
+        file.sync_all()?;
+        crate::failpoint::pass("bytes_synced");
+        let content = content_of(file)?;
+        match &open.bytes {
+            Bytes::Native { tier, .. } => {
+                let version = self.resident(*tier).ok_or(Kind::Absent)?.stat_open(file)?.version;
+                self.catalog().wrote_native(handle.node.ino, *tier, content, &version)?;
+            }
+            _ => {
+                self.catalog().resize(handle.node.ino, content)?;
+                for replica in self.catalog().replicas(handle.node.ino)?.iter().filter(|r| r.staged) {
+                    self.stage(replica.tier)?.sync(&replica.name)?;
+                }
+            }
+        }
+        self.catalog().sync()
+    }
+
+    /// Makes the names of a directory durable.
+    ///
+    /// # Errors
+    /// As fsync(2).
+    pub fn fsync_directory(&self, ino: Ino) -> Result<()> {
+        for place in self.catalog().places(ino)? {
+            if let Some(resident) = self.resident(place.tier) {
+                resident.sync_directory(&place.key)?;
+            }
+        }
+        self.catalog().sync()
+    }
+
+    /// Allocates, punches or zeroes a range; `mode` as fallocate(2).
+    ///
+    /// # Errors
+    /// As fallocate(2).
+    pub fn fallocate(&self, handle: FileHandle, mode: i32, offset: u64, length: u64) -> Result<()> {
+        let open = self.opened(handle)?;
+        let flags = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        Ok(rustix::fs::fallocate(open.writable()?, flags, offset, length)?)
+    }
+
+    /// `SEEK_DATA` and `SEEK_HOLE`. A streamed file is all data.
+    ///
+    /// # Errors
+    /// ENXIO past the end, EINVAL for another `whence`.
+    pub fn seek(&self, handle: FileHandle, offset: u64, whence: i32) -> Result<u64> {
+        let open = self.opened(handle)?;
+        let target = match whence {
+            libc::SEEK_DATA => SeekFrom::Data(offset),
+            libc::SEEK_HOLE => SeekFrom::Hole(offset),
+            _ => return Err(Kind::Invalid.into()),
+        };
+        match (&open.bytes, open.file()) {
+            (_, Some(file)) => Ok(rustix::fs::seek(file, target)?),
+            (Bytes::Streamed(reader), _) if offset < reader.size() => {
+                Ok(if whence == libc::SEEK_DATA { offset } else { reader.size() })
+            }
+            _ => Err(Kind::Os(libc::ENXIO).into()),
+        }
+    }
+
+    /// Copies between two handles without the bytes passing through the caller; answers how many.
+    ///
+    /// # Errors
+    /// [`Kind::Outside`] (EXDEV) where the kernel must copy itself.
+    pub fn copy_range(&self, from: (FileHandle, u64), to: (FileHandle, u64), length: u64) -> Result<u64> {
+        let (source, target) = (self.opened(from.0)?, self.opened(to.0)?);
+        let source = source.file().ok_or(Kind::Outside)?;
+        let target = target.writable()?;
+        let (mut offset_in, mut offset_out) = (from.1, to.1);
+        // A reply carries 32 bits; the caller comes back for the rest.
+        let length = usize::try_from(length.min(1 << 30)).unwrap_or(1 << 30);
+        let copied =
+            rustix::fs::copy_file_range(source, Some(&mut offset_in), target, Some(&mut offset_out), length)?;
+        Ok(copied as u64)
+    }
+}
+
+/// The permission bits that stay when a stranger writes: no set-uid, and no set-gid where it means
+/// execution (without group execute it once meant mandatory locking).
+pub(super) fn without_set_id(mode: u32) -> u32 {
+    let mode = mode & !libc::S_ISUID;
+    if mode & libc::S_IXGRP != 0 { mode & !libc::S_ISGID } else { mode }
+}
+
+fn read_full(file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,133 @@
+//! lookup, getattr, forget, access.
+
+use super::node::Node;
+use super::open_file::content_of;
+use super::place::RESERVED;
+use super::{Caller, Entry, Vfs};
+use crate::catalog::Inode;
+use crate::error::{Kind, Result};
+use crate::types::{Attr, FileKind, Ino, Key};
+use futures::StreamExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl Vfs {
+    /// What `name` in `parent` names.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] only if every tier that may hold it said so.
+    pub fn lookup(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<Entry> {
+        if parent == Ino::ROOT && name == RESERVED {
+            return Err(Kind::NotFound.into());
+        }
+        let dir = self.nodes.get(parent);
+        self.refresh_name(caller, &dir, name)?;
+        let inode = self.catalog().lookup(parent, name)?.ok_or(Kind::NotFound)?;
+        let path = self.child_path(parent, name)?;
+        self.entry(inode, &path)
+    }
+
+    /// Answers a name to the kernel, which holds one more look-up of the inode from now on.
+    pub(super) fn entry(&self, inode: Inode, path: &Key) -> Result<Entry> {
+        let node = self.nodes.remember(inode.attr.ino);
+        let attr = self.attr_with(&node, inode)?;
+        Ok(Entry { attr, ttl: self.ttl(path) })
+    }
+
+    /// Attributes of an inode and how long they may be believed.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`], or what the tier says.
+    pub fn getattr(&self, caller: &Caller, ino: Ino) -> Result<(Attr, Duration)> {
+        let node = self.nodes.get(ino);
+        let name = self.catalog().names(ino)?.into_iter().next();
+        let Some((parent, name)) = name else {
+            return Ok((self.attr_with(&node, self.catalog().inode(ino)?)?, Duration::ZERO));
+        };
+        if !node.is_open() {
+            self.refresh_name(caller, &self.nodes.get(parent), &name)?;
+        }
+        let attr = self.attr_with(&node, self.catalog().inode(ino)?)?;
+        Ok((attr, self.ttl(&self.child_path(parent, &name)?)))
+    }
+
+    /// The catalog's attributes with size and times of a file that may be changing under us.
+    pub(super) fn attr_with(&self, node: &Node, inode: Inode) -> Result<Attr> {
+        let mut attr = inode.attr;
+        if attr.kind != FileKind::Regular {
+            return Ok(attr);
+        }
+        let open = node.file.lock().open.clone();
+        if let Some(open) = open
+            && open.is_written()
+            && let Some(file) = open.file()
+        {
+            let content = content_of(file)?;
+            attr.size = content.size;
+            attr.blocks = content.blocks;
+            attr.mtime = content.mtime;
+            attr.ctime = attr.ctime.max(content.ctime);
+        }
+        Ok(attr)
+    }
+
+    /// Target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`] for anything else, or what the tier says.
+    pub fn read_link(&self, caller: &Caller, ino: Ino) -> Result<Vec<u8>> {
+        let inode = self.catalog().inode(ino)?;
+        if inode.attr.kind != FileKind::Symlink {
+            return Err(Kind::Invalid.into());
+        }
+        if let Some(target) = inode.target.clone() {
+            return Ok(target);
+        }
+        // A listing of a blob tier shows that it is a link, but not where to.
+        let remote = self.newest(&inode)?.into_iter().next().ok_or(Kind::Corrupt)?;
+        let version = self.identity(&remote)?.version;
+        let tier = self.parts.tiers.get(remote.tier)?;
+        let size = inode.attr.size.min(libc::PATH_MAX as u64);
+        self.wait_for(caller, async {
+            let mut chunks = tier.read(&remote.key, 0..size, &version).await?;
+            let mut target = Vec::new();
+            while let Some(chunk) = chunks.next().await {
+                target.extend_from_slice(&chunk?);
+            }
+            Ok(target)
+        })
+    }
+
+    /// The kernel dropped `count` look-ups of an inode.
+    pub fn forget(&self, ino: Ino, count: u64) {
+        if let Some(node) = self.nodes.forget(ino, count) {
+            self.bury(&node);
+        }
+    }
+
+    /// Removes the row and the stage files of an inode that has no name, no handle and no look-up.
+    pub(super) fn bury(&self, node: &Arc<Node>) {
+        if !node.unlinked.load(Ordering::Acquire) {
+            return;
+        }
+        let buried = self.catalog().inode(node.ino).and_then(|inode| {
+            if inode.attr.nlink > 0 || inode.attr.kind == FileKind::Directory && self.has_names(node.ino)? {
+                return Ok(());
+            }
+            for replica in self.catalog().drop_orphan(node.ino)? {
+                self.remove_staged(&replica)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = buried
+            && error.kind() != Kind::NotFound
+        {
+            tracing::warn!(ino = %node.ino, %error, "a deleted file's remains could not be removed; the next start will");
+        }
+    }
+
+    fn has_names(&self, ino: Ino) -> Result<bool> {
+        Ok(!self.catalog().names(ino)?.is_empty())
+    }
+}

@@ -1,0 +1,324 @@
+//! open, flush, release: the life of a handle.
+
+use super::handle::{FileHandle, Handle};
+use super::node::{FileState, Node};
+use super::open_file::{Bytes, OpenFile, OpenFileId, content_of};
+use super::write_open::{Begun, truncate_if};
+use super::{Caller, IoMode, Vfs};
+use crate::catalog::{Inode, Replica, WriteState};
+use crate::data::{FillStart, Identity, Reader, Source};
+use crate::error::{Error, Kind, Result};
+use crate::policy::placement::{Promote, Rule};
+use crate::types::{FileKind, Generation, Ino, Key, TierId};
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A handle for the kernel.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its number.
+    pub handle: FileHandle,
+    /// What it shares with the other handles of the inode.
+    pub id: OpenFileId,
+    /// The file to pass through to; none: reads and writes come to the daemon.
+    pub passthrough: Option<Arc<File>>,
+    /// Pages that the kernel has of the inode are still right.
+    pub keep_cache: bool,
+}
+
+/// What a release ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Released {
+    /// The last handle is closed: nothing refers to this any more.
+    pub closed: Option<OpenFileId>,
+}
+
+impl Vfs {
+    /// Opens a regular file; `flags` are those of open(2).
+    ///
+    /// # Errors
+    /// What the tier with the bytes says.
+    pub fn open(&self, caller: &Caller, ino: Ino, flags: i32) -> Result<Opened> {
+        let node = self.nodes.get(ino);
+        if !node.is_open()
+            && let Some((parent, name)) = self.catalog().names(ino)?.first()
+        {
+            self.refresh_name(caller, &self.nodes.get(*parent), name)?;
+        }
+        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
+        let _turn = self.turn(caller, &node)?;
+        let inode = self.catalog().inode(ino)?;
+        if inode.attr.kind != FileKind::Regular {
+            return Err(Error::new(Kind::Invalid, "only regular files are opened"));
+        }
+        let (shared, writers) = {
+            let state = node.file.lock();
+            (state.open.clone(), state.writers)
+        };
+        if !writes {
+            let open = match shared {
+                Some(open) => open,
+                None => self.open_for_read(caller, &inode)?,
+            };
+            return Ok(self.add_handle(&node, &mut node.file.lock(), open, writes));
+        }
+        let truncate = flags & libc::O_TRUNC != 0;
+        let already = shared.clone().filter(|open| writers > 0 && open.is_written());
+        let (open, begun) = match already {
+            Some(open) => {
+                truncate_if(truncate, &open)?;
+                (open, None)
+            }
+            None => {
+                let (open, begun) = self.begin_writing(caller, shared, &inode, truncate)?;
+                (open, Some(begun))
+            }
+        };
+        let mut state = node.file.lock();
+        if let Some(Begun { told, must_close }) = begun {
+            state.told = told;
+            state.must_close = must_close;
+        }
+        Ok(self.add_handle(&node, &mut state, open, writes))
+    }
+
+    /// The handle of a file just made by create.
+    pub(super) fn open_new(&self, inode: &Inode, file: File, tier: TierId, flags: i32) -> Result<Opened> {
+        let node = self.nodes.get(inode.attr.ino);
+        let mut state = node.file.lock();
+        let file = Arc::new(file);
+        let staged = inode.state == WriteState::Writing;
+        state.told = if staged { None } else { Some(content_of(&file)?) };
+        state.must_close = staged;
+        let bytes = if staged { Bytes::Staged { file, tier } } else { Bytes::Native { file, tier } };
+        let open = self.open_file(bytes, inode.generation);
+        // A new file closed by a reader alone must be closed too: count every creator as a writer.
+        let writes = staged || flags & libc::O_ACCMODE != libc::O_RDONLY;
+        Ok(self.add_handle(&node, &mut state, open, writes))
+    }
+
+    fn add_handle(
+        &self,
+        node: &Arc<Node>,
+        state: &mut FileState,
+        open: Arc<OpenFile>,
+        writes: bool,
+    ) -> Opened {
+        state.open = Some(open.clone());
+        state.handles += 1;
+        state.writers += u32::from(writes);
+        let keep_cache = state.cached_generation.replace(open.generation) == Some(open.generation);
+        let handle = self.handles.add_file(Handle { node: node.clone(), writes });
+        let passthrough = open.file().filter(|_| open.passes_through()).cloned();
+        Opened { handle, id: open.id, passthrough, keep_cache }
+    }
+
+    pub(super) fn open_file(&self, bytes: Bytes, generation: Generation) -> Arc<OpenFile> {
+        let id = OpenFileId(self.next_open_file.fetch_add(1, Ordering::Relaxed));
+        let resident = !matches!(bytes, Bytes::Streamed(_));
+        let passthrough = AtomicBool::new(resident && self.io_mode() == IoMode::Passthrough);
+        Arc::new(OpenFile { id, bytes, generation, passthrough })
+    }
+
+    /// The kernel could not take the file of this handle: all its I/O comes to the daemon.
+    pub fn serve_ordinarily(&self, handle: FileHandle) {
+        if let Ok(handle) = self.handles.file(handle)
+            && let Some(open) = &handle.node.file.lock().open
+        {
+            open.passthrough.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn open_for_read(&self, caller: &Caller, inode: &Inode) -> Result<Arc<OpenFile>> {
+        let path = self.some_path(inode.attr.ino)?;
+        let rule = self.rule(&path);
+        let replicas = self.newest(inode)?;
+        if let Some(local) = self.open_local(&replicas, rule)? {
+            return Ok(self.open_file(local, inode.generation));
+        }
+        let remote = replicas.iter().find(|replica| self.resident(replica.tier).is_none());
+        let remote = remote.ok_or_else(|| no_copy(&path))?;
+        if let Some(hot) = self.find_hot(rule, remote, inode.attr.size)? {
+            return Ok(self.open_file(hot, inode.generation));
+        }
+        if caller.wait == super::Wait::Never {
+            return Err(Kind::WouldBlock.into());
+        }
+        let reader = self.stream(rule, remote, inode)?;
+        Ok(self.open_file(Bytes::Streamed(reader), inode.generation))
+    }
+
+    /// Replicas of the newest generation, with bytes.
+    pub(super) fn newest(&self, inode: &Inode) -> Result<Vec<Replica>> {
+        let mut replicas = self.catalog().replicas(inode.attr.ino)?;
+        replicas.retain(|replica| {
+            replica.generation == inode.generation && (replica.staged || replica.version.is_some())
+        });
+        Ok(replicas)
+    }
+
+    /// The staged file, or a native one.
+    pub(super) fn open_local(&self, replicas: &[Replica], rule: &Rule) -> Result<Option<Bytes>> {
+        if let Some(staged) = replicas.iter().find(|replica| replica.staged) {
+            let file = self.stage(staged.tier)?.open(&staged.name, crate::tier::Access::ReadWrite)?;
+            return Ok(Some(Bytes::Staged { file: Arc::new(file), tier: staged.tier }));
+        }
+        for replica in replicas {
+            let Some(resident) = self.resident(replica.tier) else { continue };
+            let file = match self.open_native(resident, &replica.key) {
+                Ok(file) => Arc::new(file),
+                Err(error) if error.kind() == Kind::NotFound && replicas.len() > 1 => continue,
+                Err(error) => return Err(error),
+            };
+            let tier = replica.tier;
+            return Ok(Some(if tier == rule.home {
+                Bytes::Native { file, tier }
+            } else {
+                Bytes::Hot { file, tier }
+            }));
+        }
+        Ok(None)
+    }
+
+    /// A hot copy of what `remote` holds, whoever made it.
+    pub(super) fn find_hot(&self, rule: &Rule, remote: &Replica, size: u64) -> Result<Option<Bytes>> {
+        let identity = self.identity(remote)?;
+        for tier in &rule.hot {
+            let Some(hot) = self.parts.hots.get(tier) else { continue };
+            match hot.find(&identity, size) {
+                Ok(Some(file)) => {
+                    self.parts.streams.meters().hot_opens.add(1);
+                    return Ok(Some(Bytes::Hot { file: Arc::new(file), tier: *tier }));
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "a hot tier could not be asked; reading from home"),
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn identity(&self, replica: &Replica) -> Result<Identity> {
+        let version = replica.version.clone().ok_or_else(|| no_copy(&replica.key))?;
+        let location = self.parts.tiers.get(replica.tier)?.location();
+        Ok(Identity { location, key: replica.key.clone(), version })
+    }
+
+    pub(super) fn stream(&self, rule: &Rule, remote: &Replica, inode: &Inode) -> Result<Arc<Reader>> {
+        let identity = self.identity(remote)?;
+        let fill = match rule.hot.first().and_then(|tier| self.parts.hots.get(tier)) {
+            Some(hot) if rule.promote == Promote::OnRead && inode.attr.size > 0 => {
+                match hot.begin_fill(&identity, inode.attr.size) {
+                    Ok(FillStart::Started(fill)) => Some(fill),
+                    Ok(FillStart::Elsewhere) => None,
+                    Err(error) => {
+                        tracing::warn!(%error, "no hot copy can be made now; reading from home");
+                        None
+                    }
+                }
+            }
+            _ => None,
+        };
+        let tier = self.parts.tiers.get(remote.tier)?.clone();
+        let source = Source { tier, key: identity.key, version: identity.version, size: inode.attr.size };
+        self.parts.streams.meters().home_opens.add(1);
+        Ok(Reader::open(source, self.parts.streams.clone(), fill))
+    }
+
+    /// FLUSH: a descriptor was closed. For a writer, the close row is written before the answer.
+    ///
+    /// # Errors
+    /// What the catalog or the file system under the bytes says.
+    pub fn flush(&self, _caller: &Caller, handle: FileHandle) -> Result<()> {
+        let handle = self.handles.file(handle)?;
+        if !handle.writes {
+            return Ok(());
+        }
+        let node = &handle.node;
+        let mut state = node.file.lock();
+        let Some(open) = state.open.clone() else { return Ok(()) };
+        self.record_content(node, &mut state, &open)
+    }
+
+    /// Tells the catalog what the file is now, if that is news.
+    fn record_content(&self, node: &Node, state: &mut FileState, open: &OpenFile) -> Result<()> {
+        let content = content_of(open.writable()?)?;
+        if node.unlinked.load(Ordering::Acquire) || (state.told == Some(content) && !state.must_close) {
+            return Ok(());
+        }
+        match &open.bytes {
+            Bytes::Native { file, tier } => {
+                let resident = self.resident(*tier).ok_or(Kind::Absent)?;
+                let version = resident.stat_open(file)?.version;
+                self.catalog().wrote_native(node.ino, *tier, content, &version)?;
+            }
+            _ => {
+                let path = self.some_path(node.ino)?;
+                let seq = self.catalog().close(node.ino, content, &self.parts.rules.domain(&path))?;
+                crate::failpoint::pass("close_row_written");
+                self.describe_closed(node.ino, &path, seq);
+            }
+        }
+        state.told = Some(content);
+        state.must_close = false;
+        Ok(())
+    }
+
+    /// RELEASE: the last descriptor of an open file description is gone.
+    ///
+    /// # Errors
+    /// What the catalog says; the handle is gone all the same.
+    pub fn release(&self, caller: &Caller, handle: FileHandle) -> Result<Released> {
+        let node = self.handles.file(handle)?.node.clone();
+        let turn = self.turn(caller, &node)?;
+        let handle = self.handles.remove_file(handle)?;
+        let node = &handle.node;
+        let mut state = node.file.lock();
+        let open = state.open.clone();
+        state.handles -= 1;
+        let mut result = Ok(());
+        if handle.writes {
+            state.writers -= 1;
+            if let Some(open) = open.as_ref().filter(|_| state.writers == 0) {
+                result = self.end_writing(node, &mut state, open);
+            }
+        }
+        let mut closed = None;
+        if state.handles == 0 {
+            closed = state.open.take().map(|open| open.id);
+        }
+        drop(state);
+        drop(turn);
+        if self.nodes.drop_if_unknown(node) {
+            self.bury(node);
+        }
+        result.map(|()| Released { closed })
+    }
+
+    fn end_writing(&self, node: &Node, state: &mut FileState, open: &OpenFile) -> Result<()> {
+        if node.unlinked.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let speculative = self.catalog().inode(node.ino)?.state == WriteState::Writing && !state.must_close;
+        let unchanged = state.told == Some(content_of(open.writable()?)?);
+        let staged = matches!(open.bytes, Bytes::Staged { .. });
+        if staged && speculative && unchanged && state.handles == 0 {
+            // Opened for writing, never changed: the file is as clean as before.
+            if let Some(replica) = self.catalog().revert_write(node.ino)? {
+                self.remove_staged(&replica)?;
+            }
+            return Ok(());
+        }
+        state.must_close |= speculative;
+        // Bytes may have come through a mapping after the last FLUSH.
+        self.record_content(node, state, open)?;
+        if staged {
+            self.catalog().released(node.ino)?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn no_copy(path: &Key) -> Error {
+    Error::new(Kind::Corrupt, format!("{path}: no tier has the newest bytes of this file"))
+}

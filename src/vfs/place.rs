@@ -1,0 +1,176 @@
+//! Where a name is: its path, its rule, and its native key on a tier.
+
+use super::{Caller, Vfs};
+use crate::catalog::{Inode, Place};
+use crate::error::{Error, Kind, Result};
+use crate::policy::placement::Rule;
+use crate::tier::Resident;
+use crate::types::{AttrChange, Ino, Key, TierId, name_is_valid};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long the kernel believes what never changes.
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
+
+/// Name at a tier's root that is ours; reserved at the mount's root.
+pub(super) const RESERVED: &[u8] = b".tierfs";
+
+impl Vfs {
+    /// Path of a directory from the mount's root.
+    pub(super) fn directory_path(&self, dir: Ino) -> Result<Arc<Key>> {
+        if dir == Ino::ROOT {
+            return Ok(Arc::new(Key::ROOT));
+        }
+        let epoch = self.path_epoch.load(Ordering::Acquire);
+        let node = self.nodes.get(dir);
+        if let Some((known, path)) = &*node.path.read()
+            && *known == epoch
+        {
+            return Ok(path.clone());
+        }
+        let path = self.catalog().path(dir)?.ok_or(Kind::NotFound)?;
+        let path = Arc::new(path);
+        *node.path.write() = Some((epoch, path.clone()));
+        Ok(path)
+    }
+
+    /// Path of `name` in `dir`, if it is a name programs may use there.
+    pub(super) fn child_path(&self, dir: Ino, name: &[u8]) -> Result<Key> {
+        name_is_valid(name)?;
+        Ok(self.directory_path(dir)?.join(name)?)
+    }
+
+    /// The same for a name to be made.
+    pub(super) fn new_child_path(&self, dir: Ino, name: &[u8]) -> Result<Key> {
+        if dir == Ino::ROOT && name == RESERVED {
+            return Err(Error::new(Kind::NotPermitted, ".tierfs is reserved at the root"));
+        }
+        self.child_path(dir, name)
+    }
+
+    pub(super) fn rule(&self, path: &Key) -> &Rule {
+        self.parts.rules.rule(path)
+    }
+
+    /// Some path of the inode; the root's for one without names.
+    pub(super) fn some_path(&self, ino: Ino) -> Result<Key> {
+        Ok(self.catalog().path(ino)?.unwrap_or(Key::ROOT))
+    }
+
+    pub(super) fn resident(&self, tier: TierId) -> Option<&dyn Resident> {
+        self.parts.tiers.resident(tier)
+    }
+
+    /// The home of a path as files of this machine, if it is one.
+    pub(super) fn resident_home(&self, path: &Key) -> Option<(TierId, &dyn Resident)> {
+        let home = self.rule(path).home;
+        self.resident(home).map(|resident| (home, resident))
+    }
+
+    /// Order domain of steps for a path whose home must be told; `None` where home is resident and
+    /// was told in the same call.
+    pub(super) fn domain_if_remote(&self, path: &Key) -> Option<String> {
+        self.resident_home(path).is_none().then(|| self.parts.rules.domain(path))
+    }
+
+    /// How long name and attributes of a path may be believed.
+    pub(super) fn ttl(&self, path: &Key) -> Duration {
+        self.rule(path).revalidate.unwrap_or(FOREVER)
+    }
+
+    /// The native place of directory `dir` on a resident tier: rows, and real directories with their
+    /// owner and mode, wherever they are missing.
+    pub(super) fn make_directory(&self, dir: Ino, tier: TierId) -> Result<Place> {
+        let place = self.catalog().ensure_place(dir, tier)?;
+        let Some(resident) = self.resident(tier) else {
+            return Ok(place);
+        };
+        match resident.stat(&place.key) {
+            Ok(_) => return Ok(place),
+            Err(error) if error.kind() == Kind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        if let Some((parent, _)) = self.catalog().names(dir)?.first() {
+            self.make_directory(*parent, tier)?;
+        }
+        let inode = self.catalog().inode(dir)?;
+        match resident.mkdir(&place.key, inode.attr.mode) {
+            Err(error) if error.kind() != Kind::Exists => return Err(error),
+            _ => self.give(resident, &place.key, &inode)?,
+        }
+        Ok(place)
+    }
+
+    /// Runs `make` on the native key of `name`; real parent directories are made if it misses them.
+    pub(super) fn with_native_key<T>(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        tier: TierId,
+        make: impl Fn(&Key) -> Result<T>,
+    ) -> Result<(Key, T)> {
+        let key = self.catalog().ensure_place(dir, tier)?.key.join(name)?;
+        match make(&key) {
+            Err(error) if error.kind() == Kind::NotFound => {
+                self.make_directory(dir, tier)?;
+                let made = make(&key)?;
+                Ok((key, made))
+            }
+            other => other.map(|made| (key, made)),
+        }
+    }
+
+    /// Gives what is under `key` the owner and mode that the catalog has.
+    pub(super) fn give(&self, resident: &dyn Resident, key: &Key, inode: &Inode) -> Result<()> {
+        let change = AttrChange {
+            mode: Some(inode.attr.mode),
+            uid: Some(inode.attr.uid),
+            gid: Some(inode.attr.gid),
+            ..AttrChange::default()
+        };
+        resident.set_attr(key, &change)
+    }
+
+    /// Owner and mode of something new in `parent`: set-gid directories give their group on.
+    pub(super) fn ownership(&self, caller: &Caller, parent: &Inode, mode: u32, directory: Inherit) -> Owner {
+        let inherits = parent.attr.mode & libc::S_ISGID != 0;
+        Owner {
+            uid: caller.uid,
+            gid: if inherits { parent.attr.gid } else { caller.gid },
+            mode: match directory {
+                Inherit::GroupAndBit if inherits => mode | libc::S_ISGID,
+                _ => mode,
+            } & 0o7777,
+        }
+    }
+}
+
+/// What a new inode takes from a set-gid directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inherit {
+    /// Files: the group.
+    Group,
+    /// Directories: the bit too.
+    GroupAndBit,
+}
+
+/// Owner and mode of something new.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+    pub mode: u32,
+}
+
+impl Owner {
+    /// As a change to apply to what the daemon just made with its own ids.
+    pub fn change(&self) -> AttrChange {
+        AttrChange {
+            mode: Some(self.mode),
+            uid: Some(self.uid),
+            gid: Some(self.gid),
+            ..AttrChange::default()
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Looking at the tiers when the last look is older than `revalidate`, and merging what is found.
+
+use super::node::{Node, PlaceState};
+use super::{Caller, Vfs};
+use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing};
+use crate::error::{Error, Kind, Result};
+use crate::tier::{Entry, Object, Page, Resident, Tier};
+use crate::types::{FileKind, Invalidation, Key, TierId, Timestamp};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Names of a page: Azure's own limit, and enough for a directory tier.
+const PAGE: usize = 5000;
+/// After so many single looks into a directory on a slow tier, one page of a listing is asked
+/// instead: it answers for all its siblings.
+const LOOKS_BEFORE_PAGE: usize = 3;
+
+impl Vfs {
+    /// Brings what the catalog knows of `name` in `dir` up to date.
+    ///
+    /// A tier that can't answer is an error only if the name is not known yet: nobody said that it
+    /// is not there.
+    pub(super) fn refresh_name(&self, caller: &Caller, dir: &Node, name: &[u8]) -> Result<()> {
+        let path = self.child_path(dir.ino, name)?;
+        let window = self.rule(&path).revalidate;
+        for place in self.catalog().places(dir.ino)? {
+            let now = self.parts.clock.monotonic();
+            let fresh = |state: &PlaceState| state.is_fresh(name, now, window);
+            if dir.namespace.lock().places.get(&place.id).is_some_and(fresh) {
+                continue;
+            }
+            match self.look_at(caller, dir, &place, name, &path) {
+                Ok(()) => {
+                    dir.namespace.lock().places.entry(place.id).or_default().looked_at(name, now);
+                }
+                Err(error) if error.kind() == Kind::WouldBlock => return Err(error),
+                Err(error) => self.excuse(dir, name, &path, place.tier, error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A tier failed: fine if the name is known anyway or the tier has no say in it.
+    fn excuse(&self, dir: &Node, name: &[u8], path: &Key, tier: TierId, error: Error) -> Result<()> {
+        let known = self.catalog().lookup(dir.ino, name)?.is_some();
+        let matters = self.parts.rules.tiers_under(path).contains(&tier);
+        if known || !matters {
+            tracing::debug!(%path, %error, "a tier could not be asked; answering from the catalog");
+            return Ok(());
+        }
+        Err(error)
+    }
+
+    fn look_at(&self, caller: &Caller, dir: &Node, place: &Place, name: &[u8], path: &Key) -> Result<()> {
+        match self.resident(place.tier) {
+            Some(resident) => self.look_at_file(resident, place, name, path),
+            None => self.look_at_object(caller, dir, place, name, path),
+        }
+    }
+
+    fn look_at_file(&self, resident: &dyn Resident, place: &Place, name: &[u8], path: &Key) -> Result<()> {
+        let still = self.rename.read();
+        let began = self.now();
+        let object = found(resident.stat(&place.key.join(name)?))?;
+        if self.is_known(place, name, object.as_ref())? {
+            return Ok(());
+        }
+        let observed = self.observe_one(place, name, path, object, began)?;
+        drop(still);
+        self.tell(&observed);
+        Ok(())
+    }
+
+    fn look_at_object(
+        &self,
+        caller: &Caller,
+        dir: &Node,
+        place: &Place,
+        name: &[u8],
+        path: &Key,
+    ) -> Result<()> {
+        let tier = self.parts.tiers.get(place.tier)?;
+        let looks = dir.namespace.lock().places.get(&place.id).map_or(0, |state| state.names.len());
+        if looks == LOOKS_BEFORE_PAGE {
+            return self.look_at_page(caller, dir, tier, place, name, path);
+        }
+        let began = self.now();
+        let object = found(self.wait_for(caller, tier.head(&place.key.join(name)?)))?;
+        let observed = self.observe_one(place, name, path, object, began)?;
+        self.tell(&observed);
+        Ok(())
+    }
+
+    /// The first page of a directory: if it is the whole, every sibling is fresh now.
+    fn look_at_page(
+        &self,
+        caller: &Caller,
+        dir: &Node,
+        tier: &Arc<dyn Tier>,
+        place: &Place,
+        name: &[u8],
+        path: &Key,
+    ) -> Result<()> {
+        let began = self.now();
+        let page = self.wait_for(caller, tier.list(&place.key, b"", None, PAGE))?;
+        if page.next.is_some() {
+            let object = found(self.wait_for(caller, tier.head(&place.key.join(name)?)))?;
+            let observed = self.observe_one(place, name, path, object, began)?;
+            self.tell(&observed);
+            return Ok(());
+        }
+        let parent = path.split().map_or(Key::ROOT, |(parent, _)| parent);
+        let mut seen = HashSet::new();
+        self.observe_page(place, &parent, &page, began, &mut seen)?;
+        self.observe_end(dir, place, &seen, began)
+    }
+
+    /// Whether the catalog already has exactly this, so that nothing need be written.
+    fn is_known(&self, place: &Place, name: &[u8], object: Option<&Object>) -> Result<bool> {
+        match object {
+            Some(object) if object.kind == FileKind::Directory => {
+                let Some(dir) = place.ino else { return Ok(false) };
+                let Some(inode) = self.catalog().lookup(dir, name)? else { return Ok(false) };
+                Ok(inode.attr.kind == FileKind::Directory
+                    && same_owner_and_mode(&inode, object)
+                    && self.has_place_under(place, name, &inode)?)
+            }
+            Some(object) => {
+                let known = self.catalog().replica_at(place.id, name)?;
+                Ok(known.is_some_and(|replica| {
+                    replica.ino.is_some() && replica.version.as_ref() == Some(&object.version)
+                }))
+            }
+            None => {
+                if self.catalog().replica_at(place.id, name)?.is_some() {
+                    return Ok(false);
+                }
+                let Some(dir) = place.ino else { return Ok(true) };
+                match self.catalog().lookup(dir, name)? {
+                    Some(inode) => Ok(!self.has_place_under(place, name, &inode)?),
+                    None => Ok(true),
+                }
+            }
+        }
+    }
+
+    fn has_place_under(&self, place: &Place, name: &[u8], inode: &Inode) -> Result<bool> {
+        if inode.attr.kind != FileKind::Directory {
+            return Ok(false);
+        }
+        let key = place.key.join(name)?;
+        Ok(self.catalog().places(inode.attr.ino)?.iter().any(|p| p.tier == place.tier && p.key == key))
+    }
+
+    fn observe_one(
+        &self,
+        place: &Place,
+        name: &[u8],
+        path: &Key,
+        object: Option<Object>,
+        began: Timestamp,
+    ) -> Result<Observed> {
+        let entry = object.map(|object| Entry { name: name.to_vec(), object });
+        let found = entry
+            .iter()
+            .map(|entry| Found { entry, standing: self.standing(place.tier, path, entry.object.kind) })
+            .collect();
+        self.catalog().observe(&self.observation(place, began, found, Scope::Name(name)))
+    }
+
+    fn observation<'a>(
+        &self,
+        place: &Place,
+        began: Timestamp,
+        found: Vec<Found<'a>>,
+        scope: Scope<'a>,
+    ) -> Observation<'a> {
+        let capabilities = self.parts.tiers.find(place.tier).map(|tier| tier.capabilities());
+        Observation {
+            place: place.id,
+            began,
+            found,
+            scope,
+            defaults: self.parts.defaults,
+            markers: self.resident(place.tier).is_none(),
+            holds_owner_and_mode: capabilities.is_some_and(|can| can.owner_and_mode),
+        }
+    }
+
+    fn standing(&self, tier: TierId, path: &Key, kind: FileKind) -> Standing {
+        let belongs = match kind {
+            FileKind::Directory => self.parts.rules.tiers_under(path).contains(&tier),
+            _ => self.rule(path).home == tier,
+        };
+        if belongs { Standing::Home } else { Standing::Foreign }
+    }
+
+    /// Brings all names of `dir` up to date.
+    pub(super) fn refresh_directory(&self, caller: &Caller, dir: &Node) -> Result<()> {
+        let path = self.directory_path(dir.ino)?;
+        let window = self.rule(&path).revalidate;
+        for place in self.catalog().places(dir.ino)? {
+            if self.is_whole(dir, &place, window) {
+                continue;
+            }
+            let result = match self.resident(place.tier) {
+                Some(resident) => {
+                    self.list(dir, &place, &path, |from| resident.read_directory(&place.key, from, PAGE))
+                }
+                None => {
+                    let tier = self.parts.tiers.get(place.tier)?;
+                    self.list(dir, &place, &path, |from| {
+                        self.wait_for(caller, tier.list(&place.key, b"", from, PAGE))
+                    })
+                }
+            };
+            match result {
+                Err(error) if error.kind() == Kind::WouldBlock => return Err(error),
+                // A directory that another mount removed, or that exists on another tier only.
+                Err(error) if error.kind() == Kind::NotFound => {}
+                Err(error) if place.listed => {
+                    tracing::warn!(%path, %error, "a tier could not be listed; showing what is known");
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn is_whole(&self, dir: &Node, place: &Place, window: Option<Duration>) -> bool {
+        let now = self.parts.clock.monotonic();
+        dir.namespace.lock().places.get(&place.id).is_some_and(|state| state.is_whole(now, window))
+    }
+
+    fn list(
+        &self,
+        dir: &Node,
+        place: &Place,
+        path: &Key,
+        next_page: impl Fn(Option<crate::tier::Cursor>) -> Result<Page>,
+    ) -> Result<()> {
+        let began = self.now();
+        let mut seen = HashSet::new();
+        let mut from = None;
+        loop {
+            let page_began = self.now();
+            let page = next_page(from)?;
+            self.observe_page(place, path, &page, page_began, &mut seen)?;
+            from = page.next;
+            if from.is_none() {
+                return self.observe_end(dir, place, &seen, began);
+            }
+        }
+    }
+
+    pub(super) fn observe_page(
+        &self,
+        place: &Place,
+        parent: &Key,
+        page: &Page,
+        began: Timestamp,
+        seen: &mut HashSet<Vec<u8>>,
+    ) -> Result<()> {
+        let mut found = Vec::with_capacity(page.entries.len());
+        for entry in &page.entries {
+            let path = parent.join(&entry.name)?;
+            found.push(Found { entry, standing: self.standing(place.tier, &path, entry.object.kind) });
+            seen.insert(entry.name.clone());
+        }
+        let still = self.rename.read();
+        let observed = self.catalog().observe(&self.observation(place, began, found, Scope::Found))?;
+        drop(still);
+        self.tell(&observed);
+        Ok(())
+    }
+
+    fn observe_end(
+        &self,
+        dir: &Node,
+        place: &Place,
+        seen: &HashSet<Vec<u8>>,
+        began: Timestamp,
+    ) -> Result<()> {
+        let scope = Scope::All { seen, version: None };
+        let still = self.rename.read();
+        let observed = self.catalog().observe(&self.observation(place, began, Vec::new(), scope))?;
+        drop(still);
+        let mut state = dir.namespace.lock();
+        let state = state.places.entry(place.id).or_default();
+        state.whole = Some(self.parts.clock.monotonic());
+        state.names.clear();
+        self.tell(&observed);
+        Ok(())
+    }
+
+    /// Passes on what the kernel must forget.
+    pub(super) fn tell(&self, observed: &Observed) {
+        for (parent, name, ino) in &observed.entries {
+            if let Some(node) = self.nodes.find(*ino) {
+                node.unlinked.store(true, std::sync::atomic::Ordering::Release);
+            }
+            (self.parts.invalidate)(Invalidation::Entry { parent: *parent, name: name.clone() });
+        }
+        for ino in &observed.contents {
+            (self.parts.invalidate)(Invalidation::Inode(*ino));
+        }
+    }
+}
+
+/// An absence is an answer, any other error is not.
+fn found(result: Result<Object>) -> Result<Option<Object>> {
+    match result {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if matches!(error.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn same_owner_and_mode(inode: &Inode, object: &Object) -> bool {
+    let attrs = &object.attrs;
+    attrs.mode.is_none_or(|mode| mode == inode.attr.mode)
+        && attrs.uid.is_none_or(|uid| uid == inode.attr.uid)
+        && attrs.gid.is_none_or(|gid| gid == inode.attr.gid)
+}

@@ -1,0 +1,132 @@
+//! unlink and rmdir.
+
+use super::place::RESERVED;
+use super::{Caller, Vfs};
+use crate::catalog::{Inode, Place, Unlinked};
+use crate::error::{Kind, Result};
+use crate::types::{FileKind, Ino, TierId};
+use std::sync::atomic::Ordering;
+
+/// Enough names to know that a directory is not empty.
+const A_FEW: usize = 16;
+
+impl Vfs {
+    /// Takes the name of anything but a directory away.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`], [`Kind::IsDirectory`].
+    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let path = self.child_path(parent, name)?;
+        let inode = self.existing(parent, name)?;
+        if inode.attr.kind == FileKind::Directory {
+            return Err(Kind::IsDirectory.into());
+        }
+        let gone = self.unlink_native(inode.attr.ino, parent, name)?;
+        let domain = self.parts.rules.domain(&path);
+        let unlinked = self.catalog().unlink(parent, name, &gone, &domain, self.now())?;
+        self.lost_its_name(&unlinked);
+        Ok(())
+    }
+
+    /// What `name` names, as the kernel was told before.
+    pub(super) fn existing(&self, parent: Ino, name: &[u8]) -> Result<Inode> {
+        if parent == Ino::ROOT && name == RESERVED {
+            return Err(Kind::NotFound.into());
+        }
+        Ok(self.catalog().lookup(parent, name)?.ok_or(Kind::NotFound)?)
+    }
+
+    /// Unlinks the native files of this name; the tiers on which nothing is left of it.
+    fn unlink_native(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Vec<TierId>> {
+        let mut gone = Vec::new();
+        for replica in self.catalog().replicas(ino)? {
+            let Some(resident) = self.resident(replica.tier).filter(|_| !replica.staged) else { continue };
+            let native = self.catalog().native_place(parent, replica.tier)?;
+            if native.is_none_or(|place| place.id != replica.place) || replica.name != name {
+                continue;
+            }
+            match resident.unlink(&replica.key) {
+                Err(error) if error.kind() != Kind::NotFound => return Err(error),
+                _ => gone.push(replica.tier),
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Remembers that an inode's last name is gone, so that its remains go with the last holder.
+    pub(super) fn lost_its_name(&self, unlinked: &Unlinked) {
+        if unlinked.nlink > 0 {
+            return;
+        }
+        let node = self.nodes.get(unlinked.ino);
+        node.unlinked.store(true, Ordering::Release);
+        if self.nodes.drop_if_unknown(&node) {
+            self.bury(&node);
+        }
+    }
+
+    /// Removes an empty directory. The tiers are asked, not what was once seen of them.
+    ///
+    /// # Errors
+    /// [`Kind::NotEmpty`], [`Kind::NotDirectory`].
+    pub fn rmdir(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<()> {
+        let path = self.child_path(parent, name)?;
+        let inode = self.existing(parent, name)?;
+        if inode.attr.kind != FileKind::Directory {
+            return Err(Kind::NotDirectory.into());
+        }
+        let places = self.check_empty(caller, inode.attr.ino)?;
+        let mut gone = Vec::new();
+        for place in &places {
+            let Some(resident) = self.resident(place.tier) else { continue };
+            match resident.rmdir(&place.key) {
+                Err(error) if error.kind() != Kind::NotFound => {
+                    self.restore(&inode, &gone);
+                    return Err(error);
+                }
+                _ => gone.push(place.tier),
+            }
+        }
+        let domain = self.parts.rules.domain(&path);
+        let unlinked = self.catalog().rmdir(parent, name, &gone, &domain, self.now())?;
+        self.lost_its_name(&unlinked);
+        Ok(())
+    }
+
+    /// A directory that could be removed on some of its tiers only comes back on the others.
+    fn restore(&self, inode: &Inode, gone: &[TierId]) {
+        for tier in gone {
+            if let Err(error) = self.make_directory(inode.attr.ino, *tier) {
+                tracing::warn!(ino = %inode.attr.ino, %error, "a directory was not made again on a tier");
+            }
+        }
+    }
+
+    /// Asks every tier that has the directory whether something is in it.
+    pub(super) fn check_empty(&self, caller: &Caller, dir: Ino) -> Result<Vec<Place>> {
+        if !self.catalog().is_empty(dir)? {
+            return Err(Kind::NotEmpty.into());
+        }
+        let places = self.catalog().places(dir)?;
+        let path = self.directory_path(dir)?;
+        for place in &places {
+            let began = self.now();
+            let page = match self.resident(place.tier) {
+                Some(resident) => resident.read_directory(&place.key, None, A_FEW),
+                None => {
+                    let tier = self.parts.tiers.get(place.tier)?;
+                    self.wait_for(caller, tier.list(&place.key, b"", None, A_FEW))
+                }
+            };
+            match page {
+                Err(error) if error.kind() == Kind::NotFound => {}
+                Err(error) => return Err(error),
+                Ok(page) => self.observe_page(place, &path, &page, began, &mut Default::default())?,
+            }
+        }
+        if !self.catalog().is_empty(dir)? {
+            return Err(Kind::NotEmpty.into());
+        }
+        Ok(places)
+    }
+}

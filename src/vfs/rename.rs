@@ -1,0 +1,271 @@
+//! rename: one catalog transaction, with rename(2) in the same call where a healthy directory tier
+//! has the bytes. Nothing is copied before the answer.
+
+use super::{Caller, Vfs};
+use crate::catalog::{Inode, MoveEffect, NativeMove, RenamePlan, stage_name};
+use crate::error::{Kind, Result};
+use crate::tier::RenameMode;
+use crate::types::{FileKind, Ino, Key, TierId};
+use std::sync::atomic::Ordering;
+
+/// One end of a rename.
+struct End<'a> {
+    parent: Ino,
+    name: &'a [u8],
+    path: Key,
+}
+
+impl Vfs {
+    /// Renames `name` in `parent` to `new_name` in `new_parent`.
+    ///
+    /// # Errors
+    /// As rename(2), but never EXDEV.
+    pub fn rename(
+        &self,
+        caller: &Caller,
+        (parent, name): (Ino, &[u8]),
+        (new_parent, new_name): (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        let from = End { parent, name, path: self.new_child_path(parent, name)? };
+        let to = End { parent: new_parent, name: new_name, path: self.new_child_path(new_parent, new_name)? };
+        self.refresh_name(caller, &self.nodes.get(new_parent), new_name)?;
+        let source = self.existing(parent, name)?;
+        let target = self.catalog().lookup(new_parent, new_name)?;
+        if !self.check_rename(caller, &from, &to, &source, target.as_ref(), mode)? {
+            return Ok(());
+        }
+        let exclusive = self.rename.write();
+        let plan = self.plan(&from, &to, &source, target.as_ref(), mode)?;
+        let intent = self.catalog().begin_rename(&plan)?;
+        crate::failpoint::pass("rename_intended");
+        if let Err(error) = self.move_natively(&plan) {
+            self.catalog().cancel_rename(intent)?;
+            return Err(error);
+        }
+        crate::failpoint::pass("renamed_natively");
+        let renamed = self.catalog().finish_rename(intent, &plan)?;
+        self.path_epoch.fetch_add(1, Ordering::AcqRel);
+        drop(exclusive);
+        if let Some(replaced) = renamed.replaced {
+            self.lost_its_name(&replaced);
+        }
+        self.describe_again(source.attr.ino);
+        if let Some(target) = target.filter(|_| mode == RenameMode::Exchange) {
+            self.describe_again(target.attr.ino);
+        }
+        Ok(())
+    }
+
+    /// Whether there is anything to do; two names of one inode are left as they are.
+    fn check_rename(
+        &self,
+        caller: &Caller,
+        from: &End<'_>,
+        to: &End<'_>,
+        source: &Inode,
+        target: Option<&Inode>,
+        mode: RenameMode,
+    ) -> Result<bool> {
+        let is_directory = |inode: &Inode| inode.attr.kind == FileKind::Directory;
+        if is_directory(source) && to.path.is_under(&from.path) && to.path != from.path {
+            return Err(Kind::Invalid.into());
+        }
+        let Some(target) = target else {
+            return if mode == RenameMode::Exchange { Err(Kind::NotFound.into()) } else { Ok(true) };
+        };
+        match mode {
+            RenameMode::NoReplace => return Err(Kind::Exists.into()),
+            _ if target.attr.ino == source.attr.ino => return Ok(false),
+            RenameMode::Exchange if is_directory(target) && from.path.is_under(&to.path) => {
+                return Err(Kind::Invalid.into());
+            }
+            RenameMode::Exchange => return Ok(true),
+            RenameMode::Replace => {}
+        }
+        match (is_directory(source), is_directory(target)) {
+            (true, false) => Err(Kind::NotDirectory.into()),
+            (false, true) => Err(Kind::IsDirectory.into()),
+            (true, true) => self.check_empty(caller, target.attr.ino).map(|_| true),
+            (false, false) => Ok(true),
+        }
+    }
+
+    fn plan(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        source: &Inode,
+        target: Option<&Inode>,
+        mode: RenameMode,
+    ) -> Result<RenamePlan> {
+        let swapped = target.filter(|_| mode == RenameMode::Exchange);
+        let moves = match swapped {
+            Some(target) => self.exchange_moves(from, to, source, target)?,
+            None => self.moves(from, to, source)?,
+        };
+        let native = self.is_native_after(to, source, &moves)?
+            && swapped.map_or(Ok(true), |target| self.is_native_after(from, target, &moves))?
+            && (source.attr.kind != FileKind::Directory || self.parts.rules.same_under(&from.path, &to.path));
+        Ok(RenamePlan {
+            parent: from.parent,
+            name: from.name.to_vec(),
+            new_parent: to.parent,
+            new_name: to.name.to_vec(),
+            mode,
+            moves,
+            domain: (!native).then(|| self.parts.rules.domain(&to.path)),
+            now: self.now(),
+        })
+    }
+
+    /// Native renames of whatever `source` has under its old name on directory tiers.
+    fn moves(&self, from: &End<'_>, to: &End<'_>, source: &Inode) -> Result<Vec<NativeMove>> {
+        let mut moves = Vec::new();
+        for (tier, key) in self.native_keys(from, source)? {
+            let stays = source.attr.kind == FileKind::Directory || self.rule(&to.path).home == tier;
+            let target = if stays { self.native_target(to, tier)? } else { None };
+            moves.extend(match target {
+                Some(target) => self.native_move(tier, key, target, effect_on_name(source), Swap::No)?,
+                None if source.attr.kind == FileKind::Regular => self.move_to_stage(tier, key, source)?,
+                // A leftover that the mover takes along.
+                None => None,
+            });
+        }
+        Ok(moves)
+    }
+
+    /// Where both ends have native bytes on one tier that stays their home, they are swapped there;
+    /// other native files leave the namespace for the stage, so that no key is in another's way.
+    fn exchange_moves(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        source: &Inode,
+        target: &Inode,
+    ) -> Result<Vec<NativeMove>> {
+        let sources = self.native_keys(from, source)?;
+        let targets = self.native_keys(to, target)?;
+        let same_home = self.rule(&from.path).home == self.rule(&to.path).home;
+        let mut moves = Vec::new();
+        let mut swapped = Vec::new();
+        for (tier, key) in &sources {
+            if let Some((_, other)) = targets.iter().find(|(t, _)| t == tier).filter(|_| same_home) {
+                let effect = effect_on_name(source);
+                moves.extend(self.native_move(*tier, key.clone(), other.clone(), effect, Swap::Yes)?);
+                swapped.push(*tier);
+            }
+        }
+        let apart = [(source, sources), (target, targets)];
+        for (inode, keys) in apart {
+            for (tier, key) in keys.into_iter().filter(|(tier, _)| !swapped.contains(tier)) {
+                if inode.attr.kind == FileKind::Regular {
+                    moves.extend(self.move_to_stage(tier, key, inode)?);
+                }
+            }
+        }
+        Ok(moves)
+    }
+
+    /// Native keys of this very name on directory tiers.
+    fn native_keys(&self, end: &End<'_>, inode: &Inode) -> Result<Vec<(TierId, Key)>> {
+        let mut keys = Vec::new();
+        let held: Vec<(TierId, Key)> = if inode.attr.kind == FileKind::Directory {
+            let places = self.catalog().places(inode.attr.ino)?;
+            places.into_iter().map(|place| (place.tier, place.key)).collect()
+        } else {
+            let replicas = self.catalog().replicas(inode.attr.ino)?;
+            let named = replicas.into_iter().filter(|replica| !replica.staged);
+            named.map(|replica| (replica.tier, replica.key)).collect()
+        };
+        for (tier, key) in held {
+            if self.resident(tier).is_none() {
+                continue;
+            }
+            if let Some(place) = self.catalog().native_place(end.parent, tier)?
+                && place.key.join(end.name)? == key
+            {
+                keys.push((tier, key));
+            }
+        }
+        Ok(keys)
+    }
+
+    /// The native key of the new name, its directories made; `None` if another inode still owns it.
+    fn native_target(&self, to: &End<'_>, tier: TierId) -> Result<Option<Key>> {
+        match self.make_directory(to.parent, tier) {
+            Ok(place) => Ok(Some(place.key.join(to.name)?)),
+            Err(error) if error.kind() == Kind::Busy => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn move_to_stage(&self, tier: TierId, key: Key, inode: &Inode) -> Result<Option<NativeMove>> {
+        let name = stage_name(inode.attr.ino, inode.generation);
+        let target = self.stage(tier)?.prepare(&name)?;
+        self.native_move(tier, key, target, MoveEffect::ReplicaToStage, Swap::No)
+    }
+
+    fn native_move(
+        &self,
+        tier: TierId,
+        from: Key,
+        to: Key,
+        effect: MoveEffect,
+        swap: Swap,
+    ) -> Result<Option<NativeMove>> {
+        let Some(resident) = self.resident(tier) else { return Ok(None) };
+        let native_ino = resident.stat(&from)?.native.map_or(0, |native| native.ino);
+        Ok(Some(NativeMove { tier, from, to, exchange: swap == Swap::Yes, native_ino, effect }))
+    }
+
+    /// Whether home has `inode` under the native key of `end` once the moves are made.
+    fn is_native_after(&self, end: &End<'_>, inode: &Inode, moves: &[NativeMove]) -> Result<bool> {
+        let Some((home, _)) = self.resident_home(&end.path) else { return Ok(false) };
+        if moves.iter().any(|m| m.effect == MoveEffect::ReplicaToStage) {
+            return Ok(false);
+        }
+        if inode.attr.kind == FileKind::Directory {
+            let places = self.catalog().places(inode.attr.ino)?;
+            return Ok(places.iter().all(|place| moves.iter().any(|m| m.tier == place.tier)));
+        }
+        Ok(moves.iter().any(|m| m.tier == home))
+    }
+
+    /// Makes the moves; if one fails, those before it are taken back.
+    fn move_natively(&self, plan: &RenamePlan) -> Result<()> {
+        for (done, step) in plan.moves.iter().enumerate() {
+            let Some(resident) = self.resident(step.tier) else { continue };
+            let mode = if step.exchange { RenameMode::Exchange } else { RenameMode::Replace };
+            if let Err(error) = resident.rename(&step.from, &step.to, mode) {
+                for earlier in plan.moves[..done].iter().rev() {
+                    self.undo(earlier);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn undo(&self, step: &NativeMove) {
+        let Some(resident) = self.resident(step.tier) else { return };
+        let mode = if step.exchange { RenameMode::Exchange } else { RenameMode::NoReplace };
+        if let Err(error) = resident.rename(&step.to, &step.from, mode) {
+            tracing::error!(from = %step.to, to = %step.from, %error, "a half-made rename was not taken back");
+        }
+    }
+}
+
+/// Whether a native rename swaps its ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Swap {
+    Yes,
+    No,
+}
+
+fn effect_on_name(inode: &Inode) -> MoveEffect {
+    match inode.attr.kind {
+        FileKind::Directory => MoveEffect::PlaceToName,
+        _ => MoveEffect::ReplicaToName,
+    }
+}

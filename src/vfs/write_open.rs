@@ -1,0 +1,237 @@
+//! Opening for writing: in place on a resident home, as a new generation on the stage elsewhere.
+
+use super::open::no_copy;
+use super::open_file::{Bytes, OpenFile, content_of};
+use super::stage::STAGE_MODE;
+use super::{Caller, Vfs};
+use crate::catalog::{Content, Inode, Replica, stage_name};
+use crate::error::{Error, Kind, Result};
+use crate::policy::placement::Rule;
+use crate::tier::{Access, RenameMode};
+use crate::types::{Key, TierId};
+use std::fs::File;
+use std::sync::Arc;
+
+/// What FLUSH must know of a write that begins.
+pub(super) struct Begun {
+    /// The content as the catalog has it.
+    pub told: Option<Content>,
+    /// A generation that must get its close row even if nothing is written.
+    pub must_close: bool,
+}
+
+type Writing = (Arc<OpenFile>, Begun);
+
+impl Vfs {
+    /// The first writer of a file; `shared` is what readers have open of it.
+    pub(super) fn begin_writing(
+        &self,
+        caller: &Caller,
+        shared: Option<Arc<OpenFile>>,
+        inode: &Inode,
+        truncate: bool,
+    ) -> Result<Writing> {
+        let path = self.some_path(inode.attr.ino)?;
+        let rule = self.rule(&path);
+        let newest = self.newest(inode)?;
+        if let Some(staged) = newest.iter().find(|replica| replica.staged) {
+            return self.take_back(shared, staged, truncate);
+        }
+        if newest.iter().any(|replica| replica.tier == rule.home && self.resident(replica.tier).is_some()) {
+            return self.open_in_place(shared, inode, &newest, rule, truncate);
+        }
+        if let Some(open) = shared.as_ref().filter(|open| open.passes_through()) {
+            return self.take_over(open, inode, &newest, rule, truncate);
+        }
+        self.start_generation(caller, shared.as_deref(), inode, &newest, &path, truncate)
+    }
+
+    /// The file lives here: it is written in place, as on any file system.
+    fn open_in_place(
+        &self,
+        shared: Option<Arc<OpenFile>>,
+        inode: &Inode,
+        newest: &[Replica],
+        rule: &Rule,
+        truncate: bool,
+    ) -> Result<Writing> {
+        let open = match shared.filter(|open| open.is_written()) {
+            Some(open) => open,
+            None => {
+                let bytes = self.open_local(newest, rule)?.ok_or_else(|| no_copy(&Key::ROOT))?;
+                self.open_file(bytes, inode.generation)
+            }
+        };
+        let told = Some(content_of(open.writable()?)?);
+        truncate_if(truncate, &open)?;
+        Ok((open, Begun { told, must_close: false }))
+    }
+
+    /// Closed but not committed: the same stage file goes on under the next generation, and its step
+    /// keeps its place in the order.
+    fn take_back(&self, shared: Option<Arc<OpenFile>>, staged: &Replica, truncate: bool) -> Result<Writing> {
+        let ino = staged.ino.ok_or(Kind::Corrupt)?;
+        let replica = self.catalog().begin_write(ino, staged.tier)?;
+        let open = match shared.filter(|open| open.is_written()) {
+            Some(open) => open,
+            None => {
+                let file = self.stage(replica.tier)?.open(&replica.name, Access::ReadWrite)?;
+                self.open_file(Bytes::Staged { file: Arc::new(file), tier: replica.tier }, replica.generation)
+            }
+        };
+        truncate_if(truncate, &open)?;
+        Ok((open, Begun { told: None, must_close: true }))
+    }
+
+    /// Readers have a clean local copy open by passthrough, and the kernel allows one backing file an
+    /// inode: that very file becomes the staged generation.
+    fn take_over(
+        &self,
+        open: &OpenFile,
+        inode: &Inode,
+        newest: &[Replica],
+        rule: &Rule,
+        truncate: bool,
+    ) -> Result<Writing> {
+        let busy =
+            || Error::new(Kind::Busy, "the file is being read from a copy that is gone; close it first");
+        let (file, tier) = match &open.bytes {
+            Bytes::Hot { file, tier } | Bytes::Staged { file, tier } => (file.clone(), *tier),
+            _ => return Err(busy()),
+        };
+        let resident = self.resident(tier).ok_or(Kind::Absent)?;
+        let is_open = |key: &Key| {
+            let open = resident.stat_open(&file).ok().and_then(|object| object.native);
+            open.is_some()
+                && resident.stat(key).ok().and_then(|object| object.native).map(|n| n.ino)
+                    == open.map(|n| n.ino)
+        };
+        let (key, row) = self
+            .local_copies(newest, tier, rule)?
+            .into_iter()
+            .find(|(key, _)| is_open(key))
+            .ok_or_else(busy)?;
+        let replica = self.catalog().begin_write(inode.attr.ino, tier)?;
+        crate::failpoint::pass("hot_copy_claimed");
+        self.stage(tier)?.prepare(&replica.name)?;
+        resident.rename(&key, &replica.key, RenameMode::Replace)?;
+        if let Some(row) = row {
+            self.catalog().drop_replica(row.place, &row.name)?;
+        }
+        let told = Some(content_of(&file)?);
+        let taken = Arc::new(OpenFile {
+            id: open.id,
+            bytes: Bytes::Staged { file, tier },
+            generation: replica.generation,
+            passthrough: true.into(),
+        });
+        truncate_if(truncate, &taken)?;
+        Ok((taken, Begun { told, must_close: truncate }))
+    }
+
+    /// Keys on `tier` that may hold the clean copy which is open: native replicas and the hot copy.
+    fn local_copies(
+        &self,
+        newest: &[Replica],
+        tier: TierId,
+        rule: &Rule,
+    ) -> Result<Vec<(Key, Option<Replica>)>> {
+        let mut keys: Vec<_> = newest
+            .iter()
+            .filter(|replica| replica.tier == tier)
+            .map(|replica| (replica.key.clone(), Some(replica.clone())))
+            .collect();
+        if let Some(hot) = self.parts.hots.get(&tier)
+            && let Some(home) = newest.iter().find(|replica| replica.tier == rule.home)
+        {
+            keys.push((hot.path_key(&self.identity(home)?)?, None));
+        }
+        Ok(keys)
+    }
+
+    /// A clean file at a home that is not resident: its bytes are copied to the stage, unless they
+    /// are thrown away, and the next generation begins there.
+    fn start_generation(
+        &self,
+        caller: &Caller,
+        shared: Option<&OpenFile>,
+        inode: &Inode,
+        newest: &[Replica],
+        path: &Key,
+        truncate: bool,
+    ) -> Result<Writing> {
+        let rule = self.rule(path);
+        let ino = inode.attr.ino;
+        let stage = self.stage(rule.stage)?;
+        let name = stage_name(ino, inode.generation.next());
+        let empty = truncate || inode.attr.size == 0;
+        if !empty {
+            self.copy_up(caller, shared, inode, newest, rule, &name)?;
+        }
+        let replica = self.catalog().begin_write(ino, rule.stage)?;
+        crate::failpoint::pass("generation_begun");
+        let file = if empty {
+            stage.create(&replica.name, STAGE_MODE)?
+        } else {
+            stage.finish_copy(&replica.name)?;
+            stage.open(&replica.name, Access::ReadWrite)?
+        };
+        if !truncate {
+            // An unchanged file keeps its time, and a changed one can't keep it by chance.
+            set_mtime(&file, inode.attr.mtime)?;
+        }
+        self.describe(rule.stage, &replica.name, inode, path, None);
+        let begun = Begun { told: Some(content_of(&file)?), must_close: truncate };
+        let bytes = Bytes::Staged { file: Arc::new(file), tier: rule.stage };
+        Ok((self.open_file(bytes, replica.generation), begun))
+    }
+
+    /// Fills the copy beside the stage key from the nearest place that has the bytes.
+    fn copy_up(
+        &self,
+        caller: &Caller,
+        shared: Option<&OpenFile>,
+        inode: &Inode,
+        newest: &[Replica],
+        rule: &Rule,
+        name: &[u8],
+    ) -> Result<()> {
+        let stage = self.stage(rule.stage)?;
+        let size = inode.attr.size;
+        if let Some(file) = shared.and_then(OpenFile::file) {
+            return stage.copy_from_file(name, file);
+        }
+        if let Some(Bytes::Native { file, .. } | Bytes::Hot { file, .. }) = self.open_local(newest, rule)? {
+            return stage.copy_from_file(name, &file);
+        }
+        let remote = newest.iter().find(|replica| self.resident(replica.tier).is_none());
+        let remote = remote.ok_or_else(|| no_copy(&remote_name(name)))?;
+        if let Some(Bytes::Hot { file, .. }) = self.find_hot(rule, remote, size)? {
+            return stage.copy_from_file(name, &file);
+        }
+        let reader = self.stream(rule, remote, inode)?;
+        self.wait_for(caller, stage.copy_from_reader(name, &reader))
+    }
+}
+
+/// `O_TRUNC`.
+pub(super) fn truncate_if(truncate: bool, open: &OpenFile) -> Result<()> {
+    if truncate {
+        open.writable()?.set_len(0)?;
+    }
+    Ok(())
+}
+
+fn remote_name(name: &[u8]) -> Key {
+    Key::parse(name).unwrap_or_default()
+}
+
+/// Sets the modification time of an open stage file.
+fn set_mtime(file: &File, mtime: crate::types::Timestamp) -> Result<()> {
+    let (seconds, nanos) = mtime.parts();
+    let times = rustix::fs::Timestamps {
+        last_access: rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+        last_modification: rustix::fs::Timespec { tv_sec: seconds, tv_nsec: nanos },
+    };
+    Ok(rustix::fs::futimens(file, &times)?)
+}

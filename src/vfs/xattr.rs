@@ -1,0 +1,109 @@
+//! Extended attributes: the user's own, and the facts of `user.tierfs.*` that are read by name and
+//! never listed, so that no copy takes them along.
+
+use super::Vfs;
+use crate::catalog::Inode;
+use crate::error::{Error, Kind, Result};
+use crate::types::{FileKind, Ino};
+
+/// Prefix of the facts.
+const FACTS: &[u8] = b"user.tierfs.";
+/// Linux' XATTR_SIZE_MAX.
+const VALUE_MAX: usize = 65_536;
+
+impl Vfs {
+    /// Value of one attribute.
+    ///
+    /// # Errors
+    /// [`Kind::NoAttribute`], [`Kind::Unsupported`] for name spaces that no tier keeps.
+    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        if let Some(fact) = name.strip_prefix(FACTS) {
+            return self.fact(ino, fact)?.ok_or_else(|| Kind::NoAttribute.into());
+        }
+        check_space(name)?;
+        self.catalog().xattr(ino, name)?.ok_or_else(|| Kind::NoAttribute.into())
+    }
+
+    /// Names of all attributes, each ended by NUL.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub fn xattr_names(&self, ino: Ino) -> Result<Vec<u8>> {
+        let mut names = Vec::new();
+        for (name, _) in self.catalog().xattrs(ino)? {
+            names.extend_from_slice(&name);
+            names.push(0);
+        }
+        Ok(names)
+    }
+
+    /// Sets an attribute; `flags` as setxattr(2).
+    ///
+    /// # Errors
+    /// [`Kind::NotPermitted`] for facts, [`Kind::Exists`] and [`Kind::NoAttribute`] as the flags say.
+    pub fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
+        let inode = self.writable_xattr(ino, name)?;
+        if value.len() > VALUE_MAX {
+            return Err(Kind::Os(libc::E2BIG).into());
+        }
+        if flags != 0 {
+            let known = self.catalog().xattr(ino, name)?.is_some();
+            if flags & libc::XATTR_CREATE != 0 && known {
+                return Err(Kind::Exists.into());
+            }
+            if flags & libc::XATTR_REPLACE != 0 && !known {
+                return Err(Kind::NoAttribute.into());
+            }
+        }
+        self.change_xattr(&inode, name, Some(value))
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// [`Kind::NoAttribute`], [`Kind::NotPermitted`].
+    pub fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let inode = self.writable_xattr(ino, name)?;
+        self.change_xattr(&inode, name, None)
+    }
+
+    fn writable_xattr(&self, ino: Ino, name: &[u8]) -> Result<Inode> {
+        if name.starts_with(FACTS) {
+            return Err(Error::new(Kind::NotPermitted, "user.tierfs.* are facts, not settings"));
+        }
+        check_space(name)?;
+        self.catalog().inode(ino)
+    }
+
+    /// The catalog keeps them; a native file gets them too where its tier can hold them.
+    fn change_xattr(&self, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let ino = inode.attr.ino;
+        let path = self.some_path(ino)?;
+        let domain = self.domain_if_remote(&path);
+        self.catalog().set_xattr(ino, name, value, domain.as_deref(), self.now())?;
+        let keys: Vec<_> = if inode.attr.kind == FileKind::Directory {
+            self.catalog().places(ino)?.into_iter().map(|place| (place.tier, place.key)).collect()
+        } else {
+            let replicas = self.catalog().replicas(ino)?;
+            replicas.into_iter().filter(|r| !r.staged).map(|r| (r.tier, r.key)).collect()
+        };
+        for (tier, key) in keys {
+            let Some(resident) = self.resident(tier) else { continue };
+            if let Err(error) = resident.set_xattr(&key, name, value)
+                && !matches!(error.kind(), Kind::Unsupported | Kind::NotPermitted | Kind::NoAttribute)
+            {
+                tracing::debug!(%path, %error, "an extended attribute stays in the catalog only");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which attributes are kept. POSIX ACLs would have to be enforced, so they are refused.
+fn check_space(name: &[u8]) -> Result<()> {
+    let kept = [&b"user."[..], b"security.", b"trusted."];
+    if kept.iter().any(|prefix| name.len() > prefix.len() && name.starts_with(prefix)) {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Unsupported, "only user.*, security.* and trusted.* attributes are kept"))
+}
