@@ -118,7 +118,7 @@ impl Place {
 fn a_mount_that_cannot_be_says_why_and_touches_nothing() {
     let place = Place::new();
     tierfs(&["mount", "/nowhere/x.toml", &place.string("mnt")])
-        .refuses(2, &["/nowhere/x.toml", "config example"]);
+        .refuses(2, &["/nowhere/x.toml", "No such file"]);
 
     fs::write(place.path("mnt/precious"), "").expect("a file");
     place.mount().refuses(1, &["is not empty", "-o nonempty"]);

@@ -2,6 +2,7 @@
 
 use crate::cli::detach::{Manner, detach};
 use crate::cli::failure::Failure;
+use crate::cli::say;
 use crate::cli::text;
 use crate::control::client::Client;
 use crate::control::mounts;
@@ -117,14 +118,14 @@ home = "scratch"
         if self.is_mounted() {
             self.kill_daemon();
             if let Err(error) = detach(&point, Manner::Lazy) {
-                eprintln!("demo: {error}");
+                say::err(format_args!("demo: {error}"));
             }
         }
         if self.keep == Keep::Removed
             && !self.is_mounted()
             && let Err(error) = fs::remove_dir_all(&self.root)
         {
-            eprintln!("demo: {} stays behind: {error}", self.root.display());
+            say::err(format_args!("demo: {} stays behind: {error}", self.root.display()));
         }
     }
 

@@ -5,6 +5,7 @@ use super::ground::Ground;
 use super::tell::Teller;
 use super::tools::Tools;
 use crate::cli::failure::Failure;
+use crate::cli::say;
 use crate::cli::text;
 use crate::control::client::Client;
 use crate::control::mounts;
@@ -174,7 +175,7 @@ impl Show<'_> {
         };
         self.tell.command(&format!("tierstat {}", arguments.join(" ")));
         self.tell.output(&shortened(&said, lines));
-        println!();
+        say::out("");
         Ok(())
     }
 

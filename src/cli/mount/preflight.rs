@@ -38,7 +38,8 @@ pub fn fuse() -> Result<(), Failure> {
     device(Path::new("/dev/fuse"), OpenOptions::new().read(true).write(true).open("/dev/fuse"))?;
     if !crate::host::has_sys_admin() && !on_path("fusermount3") {
         return Err(Failure::failed(
-            "only root may mount without fusermount3: install it (apt install fuse3), or run as root",
+            "mounting needs CAP_SYS_ADMIN or fusermount3: run as root (container: --cap-add SYS_ADMIN), or install \
+             fusermount3 (apt install fuse3)",
         ));
     }
     Ok(())
