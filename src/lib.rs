@@ -14,6 +14,7 @@ pub mod failpoint;
 pub mod fuse;
 pub mod host;
 pub mod mount;
+pub mod mover;
 pub mod policy;
 pub mod tier;
 pub mod types;

@@ -1,9 +1,20 @@
-//! The composition root: the only place that knows every concrete type.
+//! The composition root: the only place that knows every concrete type. Puts a mount together, serves
+//! it, and takes it apart without losing a byte.
 
+mod daemon;
+mod lifecycle;
+mod parts;
+mod status;
+mod tiers;
+
+pub use lifecycle::run;
+
+use crate::catalog::{Catalog, Location};
 use crate::cli::options::MountOptions;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, TierConfig};
 use crate::control::protocol::Drained;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::tier::Tier;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,7 +44,7 @@ impl std::fmt::Debug for MountRequest {
 /// Why a mount did not come about, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// Nothing was mounted and nothing touched. [`Kind::Invalid`] if the config or an option is at fault.
+    /// Nothing was mounted and nothing touched. [`crate::error::Kind::Invalid`] if the config or an option is at fault.
     #[error("{0}")]
     Start(#[source] Error),
     /// It was mounted, and broke.
@@ -44,19 +55,14 @@ pub enum MountError {
     Undrained(Drained),
 }
 
-/// Mounts, serves until unmounted or told to end by SIGTERM or SIGINT, drains, and answers.
-///
-/// # Errors
-/// [`MountError`].
-pub fn run(request: MountRequest) -> std::result::Result<(), MountError> {
-    let what = format!("can't mount {} yet", request.mountpoint.display());
-    Err(MountError::Start(Error::new(Kind::Unsupported, what)))
-}
-
 /// The tier that `config` describes, with deadline and retries but before anything is written there: for `check`.
 ///
 /// # Errors
 /// As the tier says.
 pub async fn open_tier(config: &TierConfig) -> Result<Arc<dyn Tier>> {
-    Err(Error::new(Kind::Unsupported, format!("can't open tier {} yet", config.name)))
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let catalog = Catalog::open(&Location::Memory, clock.clone())?;
+    let built = tiers::open(config, &catalog, &clock, crate::tier::Writing::Allowed)?;
+    built.tier.probe().await?;
+    Ok(built.tier)
 }

@@ -32,6 +32,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use std::fs::File;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a tier can hold and do.
@@ -397,8 +398,12 @@ pub trait Resident: Send + Sync {
     /// [`Kind::NotFound`], [`Kind::NotDirectory`].
     fn read_directory(&self, dir: &Key, from: Option<Cursor>, limit: usize) -> Result<Page>;
 
-    /// Which file system this is, so that two tiers on one are known: `st_dev` of the root.
+    /// Which file system this is, so that two tiers on one are known: `st_dev` of the root
+    /// when it was last there, 0 if it never was.
     fn device(&self) -> u64;
+
+    /// Path of `key` for other programs of this machine.
+    fn native_path(&self, key: &Key) -> PathBuf;
 
     /// How full it is, within the configured capacity.
     ///

@@ -43,7 +43,7 @@ use std::time::Duration;
 
 pub use attributes::SetAttr;
 pub use directory::{DirectoryHandle, Listed, More};
-pub use facts::{Copy, CopyRole, FileFacts};
+pub use facts::{Copy, CopyRole, FileFacts, NativePath};
 pub use handle::FileHandle;
 pub use io::ReadAnswer;
 pub use open::{Opened, Released};

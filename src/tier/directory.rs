@@ -5,10 +5,13 @@
 //! Without a catalog survive: bytes, names and symlinks everywhere; owners, modes, ns times, hard
 //! links, fifos and `user.*` attributes where [`Capabilities`] says so, which is found by trying.
 //!
+//! `/proc` must be mounted: modes and extended attributes are reached through its magic links.
+//!
 //! A listing carries no extended attributes (they cost two calls a file): [`Tier::head`] and
 //! [`Resident::xattrs`] do. `head` alone answers `write_id`, which is kept as a `user.*` attribute.
 
 mod attributes;
+mod draft;
 mod filesystem;
 mod listing;
 mod native;
@@ -166,9 +169,11 @@ impl DirectoryTier {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(error) => {
-            Err(Error::new(Kind::Interrupted, "a call to a directory tier broke off").with_source(error))
+        // A bug of ours: the same call would end the same way.
+        Err(error) if error.is_panic() => {
+            Err(Error::new(Kind::Corrupt, "a call to a directory tier broke off").with_source(error))
         }
+        Err(error) => Err(Error::new(Kind::Interrupted, "the daemon is ending").with_source(error)),
     }
 }
 
@@ -194,7 +199,10 @@ impl Inner {
 
     fn try_out(&self, root: &Root) -> Result<()> {
         let found = match self.options.writing {
-            Writing::Allowed => probe::try_out(root, self.options.kind)?,
+            Writing::Allowed => {
+                draft::tidy(root, self.presence.now());
+                probe::try_out(root, self.options.kind)?
+            }
             Writing::Never => probe::assumed(Some(root), self.options.kind),
         };
         *self.capabilities.write() = Probed::Done(found);

@@ -208,7 +208,7 @@ impl Layer for FaultLayer {
         };
         let cut = futures::stream::unfold((stream, Some(after)), move |(mut stream, left)| async move {
             let left = left?;
-            let Some(chunk) = stream.next().await else { return None };
+            let chunk = stream.next().await?;
             match chunk {
                 Ok(bytes) if (bytes.len() as u64) <= left => {
                     let left = left - bytes.len() as u64;

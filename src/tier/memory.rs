@@ -2,6 +2,8 @@
 //!
 //! Directories exist by the names below them, or by a marker. Nothing survives the process.
 
+mod upload;
+
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::tier::{
@@ -9,7 +11,7 @@ use crate::tier::{
 };
 use crate::types::{Attrs, Condition, FileKind, Key, Timestamp, Version};
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -17,7 +19,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-const BLOCK: u64 = 64 << 10;
 const CHUNK: usize = 16 << 10;
 const TOTAL: u64 = 1 << 40;
 
@@ -195,7 +196,7 @@ impl Tier for MemoryTier {
     }
 
     async fn upload(&self, key: &Key, _size: u64) -> Result<Box<dyn Upload>> {
-        Ok(Box::new(MemoryUpload { tier: self.clone(), key: key.clone(), blocks: Mutex::default() }))
+        Ok(Box::new(upload::MemoryUpload::new(self.clone(), key.clone())))
     }
 
     async fn delete(&self, key: &Key, condition: &Condition) -> Result<()> {
@@ -279,55 +280,6 @@ fn unescape(cursor: &Cursor) -> Result<Vec<u8>> {
     }
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     digits.chunks(2).map(byte).collect::<Option<_>>().ok_or_else(bad)
-}
-
-#[derive(Debug)]
-struct MemoryUpload {
-    tier: MemoryTier,
-    key: Key,
-    blocks: Mutex<BTreeMap<u64, Bytes>>,
-}
-
-impl MemoryUpload {
-    fn assemble(&self, count: u64) -> Result<Bytes> {
-        let blocks = self.blocks.lock();
-        let mut whole = BytesMut::new();
-        for index in 0..count {
-            let block = blocks.get(&index);
-            whole.extend_from_slice(
-                block.ok_or_else(|| Error::new(Kind::Invalid, format!("block {index} is missing")))?,
-            );
-        }
-        Ok(whole.freeze())
-    }
-}
-
-#[async_trait]
-impl Upload for MemoryUpload {
-    fn block_size(&self) -> u64 {
-        BLOCK
-    }
-
-    async fn put_block(&self, index: u64, bytes: Bytes) -> Result<()> {
-        self.blocks.lock().insert(index, bytes);
-        Ok(())
-    }
-
-    async fn commit(&self, blocks: u64, attrs: &Attrs, condition: &Condition) -> Result<Version> {
-        let whole = self.assemble(blocks)?;
-        let done = self.tier.0.store(&self.key, regular(whole, attrs), condition);
-        match done {
-            Err(error) if matches!(error.kind(), Kind::Exists | Kind::Changed) => {
-                let state = self.tier.0.state.lock();
-                let ours = state
-                    .objects
-                    .get(&self.key)
-                    .filter(|found| attrs.write_id.is_some() && found.attrs.write_id == attrs.write_id);
-                ours.map(Stored::version).ok_or(error)
-            }
-            other => other,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::fs::File;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ pub struct Restricted {
 impl Restricted {
     /// Makes `inner` poor.
     #[must_use]
-    pub fn over(inner: Arc<dyn Tier>) -> Arc<dyn Tier> {
-        Arc::new(Self { inner })
+    pub fn new(inner: Arc<dyn Tier>) -> Self {
+        Self { inner }
     }
 
     fn native(&self) -> Result<&dyn Resident> {
@@ -64,7 +65,7 @@ fn poor_object(object: Object) -> Object {
     Object {
         modified: whole_seconds(object.modified),
         attrs: Attrs { mtime, write_id, ..Attrs::default() },
-        native: object.native.map(|native| crate::tier::NativeId { nlink: 1, ..native }),
+        native: object.native.map(|native| crate::tier::NativeId { nlink: native.nlink.min(1), ..native }),
         ..object
     }
 }
@@ -268,6 +269,11 @@ impl Resident for Restricted {
 
     fn read_directory(&self, dir: &Key, from: Option<Cursor>, limit: usize) -> Result<Page> {
         self.native()?.read_directory(&fold(dir)?, from, limit).map(poor_page)
+    }
+
+    fn native_path(&self, key: &Key) -> PathBuf {
+        let inner = self.inner.resident().map(|inner| inner.native_path(key));
+        inner.unwrap_or_else(|| key.as_path().to_owned())
     }
 
     fn device(&self) -> u64 {

@@ -23,6 +23,15 @@ pub struct FileFacts {
     pub home: String,
 }
 
+/// Where a file of this machine has the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativePath {
+    /// Name of the tier.
+    pub tier: String,
+    /// Absolute path.
+    pub path: Vec<u8>,
+}
+
 /// A copy of the newest bytes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
@@ -133,27 +142,32 @@ impl Vfs {
     ///
     /// # Errors
     /// [`Kind::NoAttribute`] if no tier of this machine has it.
-    pub fn native_path(&self, ino: Ino) -> Result<Vec<u8>> {
+    pub fn native_path(&self, ino: Ino) -> Result<NativePath> {
         let inode = self.catalog().inode(ino)?;
         if inode.attr.kind == FileKind::Directory {
             for place in self.catalog().places(ino)? {
                 if self.resident(place.tier).is_some() {
-                    return Ok(joined(&self.parts.tiers.get(place.tier)?.location(), &place.key));
+                    return self.on_tier(place.tier, &place.key);
                 }
             }
             return Err(Kind::NoAttribute.into());
         }
         let newest = self.newest(&inode)?;
         if let Some(local) = newest.iter().find(|replica| self.resident(replica.tier).is_some()) {
-            return Ok(joined(&self.parts.tiers.get(local.tier)?.location(), &local.key));
+            return self.on_tier(local.tier, &local.key);
         }
         let path = self.some_path(ino)?;
         for replica in newest.iter().filter(|replica| self.resident(replica.tier).is_none()) {
             if let Some((tier, key)) = self.hot_copies(self.rule(&path), replica)?.first() {
-                return Ok(joined(&self.parts.tiers.get(*tier)?.location(), key));
+                return self.on_tier(*tier, key);
             }
         }
         Err(Kind::NoAttribute.into())
+    }
+
+    fn on_tier(&self, tier: TierId, key: &Key) -> Result<NativePath> {
+        let path = self.resident(tier).ok_or(Kind::NoAttribute)?.native_path(key);
+        Ok(NativePath { tier: self.tier_name(tier), path: path.into_os_string().into_encoded_bytes() })
     }
 
     /// Value of `user.tierfs.<fact>`.
@@ -161,7 +175,7 @@ impl Vfs {
         match fact {
             b"control" if ino == Ino::ROOT => return Ok(Some(self.parts.facts.control())),
             b"status" if ino == Ino::ROOT => return Ok(Some(self.parts.facts.status())),
-            b"path" => return self.native_path(ino).map(Some),
+            b"path" => return self.native_path(ino).map(|found| Some(found.path)),
             _ => {}
         }
         let facts = self.facts_of(ino)?;
@@ -182,14 +196,4 @@ fn word(state: WriteState) -> &'static str {
         WriteState::Closed => "dirty",
         WriteState::Clean => "clean",
     }
-}
-
-/// `location` of a directory tier is its root's path.
-fn joined(location: &str, key: &Key) -> Vec<u8> {
-    let mut path = location.as_bytes().to_vec();
-    if !key.is_root() {
-        path.push(b'/');
-        path.extend_from_slice(key.as_bytes());
-    }
-    path
 }

@@ -14,6 +14,9 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// How often an open follows bytes that move while it looks for them.
+const MOVING_TARGET: usize = 3;
+
 /// A handle for the kernel.
 #[derive(Debug)]
 pub struct Opened {
@@ -59,7 +62,7 @@ impl Vfs {
         if !writes {
             let open = match shared {
                 Some(open) => open,
-                None => self.open_for_read(caller, &inode)?,
+                None => self.open_for_read(caller, ino)?,
             };
             return Ok(self.add_handle(&node, &mut node.file.lock(), open, writes));
         }
@@ -130,7 +133,21 @@ impl Vfs {
         }
     }
 
-    fn open_for_read(&self, caller: &Caller, inode: &Inode) -> Result<Arc<OpenFile>> {
+    fn open_for_read(&self, caller: &Caller, ino: Ino) -> Result<Arc<OpenFile>> {
+        let mut opened = self.try_open_for_read(caller, &self.catalog().inode(ino)?);
+        for _ in 0..MOVING_TARGET {
+            match opened {
+                // The bytes moved on (staged → hot, an outside change) between the look and the open.
+                Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {
+                    opened = self.try_open_for_read(caller, &self.catalog().inode(ino)?);
+                }
+                _ => break,
+            }
+        }
+        opened
+    }
+
+    fn try_open_for_read(&self, caller: &Caller, inode: &Inode) -> Result<Arc<OpenFile>> {
         let path = self.some_path(inode.attr.ino)?;
         let rule = self.rule(&path);
         let replicas = self.newest(inode)?;
@@ -288,11 +305,27 @@ impl Vfs {
             closed = state.open.take().map(|open| open.id);
         }
         drop(state);
+        if let Some(open) = open.filter(|_| closed.is_some()) {
+            self.let_go(node, &open)?;
+        }
         drop(turn);
         if self.nodes.drop_if_unknown(node) {
             self.bury(node);
         }
         result.map(|()| Released { closed })
+    }
+
+    /// A staged file that was committed while it was open could not go then; now it can.
+    fn let_go(&self, node: &Node, open: &OpenFile) -> Result<()> {
+        if !matches!(open.bytes, Bytes::Staged { .. }) || node.unlinked.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let inode = self.catalog().inode(node.ino)?;
+        if inode.state == WriteState::Clean && self.newest(&inode)?.iter().any(|replica| replica.staged) {
+            let path = self.some_path(node.ino)?;
+            self.catalog().queue(node.ino, &self.parts.rules.domain(&path))?;
+        }
+        Ok(())
     }
 
     fn end_writing(&self, node: &Node, state: &mut FileState, open: &OpenFile) -> Result<()> {

@@ -35,7 +35,11 @@ impl Vfs {
         let rule = self.rule(&path);
         let newest = self.newest(inode)?;
         if let Some(staged) = newest.iter().find(|replica| replica.staged) {
-            return self.take_back(shared, staged, truncate);
+            return match self.take_back(shared.clone(), staged, truncate)? {
+                Some(begun) => Ok(begun),
+                // It was committed and removed a moment ago.
+                None => self.begin_writing(caller, shared, &self.catalog().inode(inode.attr.ino)?, truncate),
+            };
         }
         if newest.iter().any(|replica| replica.tier == rule.home && self.resident(replica.tier).is_some()) {
             return self.open_in_place(shared, inode, &newest, rule, truncate);
@@ -69,9 +73,18 @@ impl Vfs {
 
     /// Closed but not committed: the same stage file goes on under the next generation, and its step
     /// keeps its place in the order.
-    fn take_back(&self, shared: Option<Arc<OpenFile>>, staged: &Replica, truncate: bool) -> Result<Writing> {
+    fn take_back(
+        &self,
+        shared: Option<Arc<OpenFile>>,
+        staged: &Replica,
+        truncate: bool,
+    ) -> Result<Option<Writing>> {
         let ino = staged.ino.ok_or(Kind::Corrupt)?;
         let replica = self.catalog().begin_write(ino, staged.tier)?;
+        if replica.name != staged.name {
+            self.catalog().revert_write(ino)?;
+            return Ok(None);
+        }
         let open = match shared.filter(|open| open.is_written()) {
             Some(open) => open,
             None => {
@@ -80,7 +93,7 @@ impl Vfs {
             }
         };
         truncate_if(truncate, &open)?;
-        Ok((open, Begun { told: None, must_close: true }))
+        Ok(Some((open, Begun { told: None, must_close: true })))
     }
 
     /// Readers have a clean local copy open by passthrough, and the kernel allows one backing file an

@@ -2,5 +2,6 @@
 
 mod cli;
 mod contract;
+mod mover;
 mod support;
 mod tiers;

@@ -37,7 +37,13 @@ async fn memory_keeps_the_contract() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directory_keeps_the_contract() {
-    contract::run(|| async { tiers::directory() }).await;
+    contract::run(|| async { tiers::fast_directory() }).await;
+    contract::run_resident(|| async { tiers::fast_directory() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directory_on_disk_keeps_the_contract() {
+    contract::run_small(|| async { tiers::directory() }).await;
     contract::run_resident(|| async { tiers::directory() }).await;
 }
 
@@ -63,13 +69,13 @@ async fn fault_without_faults_keeps_the_contract() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restricted_keeps_the_contract() {
-    decorated(Restricted::over).await;
+    decorated(|tier| Arc::new(Restricted::new(tier))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_whole_stack_keeps_the_contract() {
     decorated(|tier| {
-        let inner = Meter::new(Arc::default()).over(Restricted::over(tier));
+        let inner = Meter::new(Arc::default()).over(Arc::new(Restricted::new(tier)));
         limited(4).over(retrying().over(inner))
     })
     .await;

@@ -11,7 +11,7 @@ use tierfs::control::protocol::{
     ErrorCode, Held, ListPage, ListQuery, PAGE_MAX, Role, Row, RowKind, RowState, WirePath,
 };
 use tierfs::control::target::{Target, xattr};
-use tierfs::control::{STATE_XATTR, TIER_XATTR};
+use tierfs::control::{REPLICAS_XATTR, STATE_XATTR};
 
 /// Calls `each` for every row of `target`, a directory before what is in it.
 pub fn walk(
@@ -138,7 +138,7 @@ fn row(mount: &Mount, path: &Path, found: &Metadata) -> Row {
         size: found.len(),
         mtime_ns: found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()),
         state,
-        held: word(TIER_XATTR).map(|tiers| held(&tiers, state)).unwrap_or_default(),
+        held: word(REPLICAS_XATTR).map(|tiers| held(&tiers, state)).unwrap_or_default(),
         heat: None,
     }
 }

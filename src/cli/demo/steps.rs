@@ -7,9 +7,11 @@ use super::tools::Tools;
 use crate::cli::failure::Failure;
 use crate::cli::say;
 use crate::cli::text;
+use crate::control::REPLICAS_XATTR;
 use crate::control::client::Client;
 use crate::control::mounts;
 use crate::control::status::{IoMode, Status};
+use crate::control::target::xattr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -89,7 +91,7 @@ impl Show<'_> {
     fn read_twice(&mut self) -> Result<(), Failure> {
         self.tell.step("Two epochs over the dataset");
         self.epoch("first")?;
-        self.wait_until("hot copies on scratch", |status| hot_bytes(status) >= dataset_size())?;
+        wait_for("hot copies on scratch", || Ok((0..SHARDS).all(|shard| self.is_on_scratch(shard))))?;
         self.epoch("second")?;
         self.tell.line("What an epoch reads stays on scratch: nothing is fetched twice.");
         Ok(())
@@ -246,8 +248,9 @@ impl Show<'_> {
         Ok(Client::connect(&self.ground.socket())?.status()?)
     }
 
-    fn wait_until(&self, what: &str, holds: impl Fn(&Status) -> bool) -> Result<(), Failure> {
-        wait_for(what, || Ok(holds(&self.status()?)))
+    fn is_on_scratch(&self, shard: u64) -> bool {
+        let tiers = xattr(&self.corpus().join(shard_name(shard)), REPLICAS_XATTR);
+        tiers.is_ok_and(|tiers| tiers.split(|byte| *byte == b',').any(|tier| tier == b"scratch"))
     }
 }
 
@@ -276,10 +279,6 @@ fn dataset_size() -> u64 {
 
 fn blob_bytes(status: &Status) -> u64 {
     status.tiers.iter().filter(|tier| tier.name == "blob").map(|tier| tier.bytes_read).sum()
-}
-
-fn hot_bytes(status: &Status) -> u64 {
-    status.tiers.iter().map(|tier| tier.hot_bytes).sum()
 }
 
 fn source(fetched: u64) -> String {

@@ -4,12 +4,17 @@ use super::absolute_path;
 use crate::config::expand::Environment;
 use crate::types::Key;
 use percent_encoding::percent_decode_str;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use url::{Host, Url};
 
 /// Names of the account in the environment, as other Azure tools know them.
 pub(super) const ACCOUNT_NAMES: [&str; 2] = ["AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"];
 const EXAMPLE: &str = "\"https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX\"";
+
+/// What a path may hold in a URL as it is.
+const PATH: &percent_encoding::AsciiSet =
+    &percent_encoding::NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Where a blob tier is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +35,21 @@ pub enum BlobLocation {
 }
 
 impl BlobLocation {
+    /// As a URL, without secrets.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self {
+            Self::Azure { endpoint, container, prefix, .. } => {
+                let prefix = percent_encoding::percent_encode(prefix.as_bytes(), PATH);
+                format!("{endpoint}/{container}/{prefix}")
+            }
+            Self::Directory(path) => {
+                let path = percent_encoding::percent_encode(path.as_os_str().as_bytes(), PATH);
+                format!("file://{path}")
+            }
+        }
+    }
+
     /// Whether the account is in the path: an emulator.
     #[must_use]
     pub fn is_emulator(&self) -> bool {

@@ -315,6 +315,12 @@ impl Resident for Directory {
     fn device(&self) -> u64 {
         0
     }
+    fn native_path(&self, _: &Key) -> std::path::PathBuf {
+        unimplemented!()
+    }
+    fn ensure_directory(&self, _: &Key) -> Result<()> {
+        unimplemented!()
+    }
     fn usage(&self) -> Result<Usage> {
         unimplemented!()
     }

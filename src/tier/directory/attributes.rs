@@ -71,8 +71,13 @@ pub(super) fn timespec(change: Option<TimeChange>) -> Timespec {
 /// Applies all of `attrs`: what it does not say stays, but its extended attributes replace
 /// those that are there.
 pub(super) fn apply(fd: BorrowedFd<'_>, kind: FileKind, attrs: &Attrs, holds: &Capabilities) -> Result<()> {
-    let owner = AttrChange { mode: attrs.mode, uid: attrs.uid, gid: attrs.gid, ..AttrChange::default() };
-    change(fd, kind, &owner, holds)?;
+    let owner = AttrChange { uid: attrs.uid, gid: attrs.gid, ..AttrChange::default() };
+    match change(fd, kind, &owner, holds) {
+        // A daemon that is not root can't give files away; the catalog knows whose they are.
+        Err(error) if error.kind() == Kind::NotPermitted && !rustix::process::geteuid().is_root() => {}
+        other => other?,
+    }
+    change(fd, kind, &AttrChange { mode: attrs.mode, ..AttrChange::default() }, holds)?;
     if holds.xattrs && matches!(kind, FileKind::Regular | FileKind::Directory) {
         replace_xattrs(fd, attrs)?;
     }

@@ -118,7 +118,8 @@ fn next_names(stream: &mut Stream, buffer: &mut Vec<u8>) -> Result<Vec<Vec<u8>>>
 }
 
 fn is_shown(dir: &Key, name: &[u8]) -> bool {
-    !matches!(name, b"." | b"..") && !(dir.is_root() && name == super::OWN_DIRECTORY.as_bytes())
+    let ours = dir.is_root() && name == super::OWN_DIRECTORY.as_bytes();
+    !ours && !matches!(name, b"." | b"..")
 }
 
 /// `None` for what vanished meanwhile or is of no known kind.

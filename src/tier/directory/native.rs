@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 impl DirectoryTier {
     fn describe(&self, stat: &Stat) -> Result<Object> {
@@ -146,7 +147,12 @@ impl Resident for DirectoryTier {
     }
 
     fn device(&self) -> u64 {
-        self.inner.root().map_or(0, |root| root.identity().0)
+        self.inner.presence.device()
+    }
+
+    fn native_path(&self, key: &Key) -> PathBuf {
+        let root = &self.inner.options.path;
+        if key.is_root() { root.clone() } else { root.join(key.as_path()) }
     }
 
     fn usage(&self) -> Result<Usage> {

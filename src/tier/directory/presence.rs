@@ -46,13 +46,20 @@ pub(super) struct Presence {
     state: RwLock<State>,
     /// Milliseconds of the monotonic clock.
     next_check: AtomicU64,
+    /// `st_dev` of the root when it was last there.
+    device: AtomicU64,
 }
 
 impl Presence {
     /// Looks for the first time. Without an expected mark the root must be there.
     pub(super) fn open(options: &DirectoryOptions, clock: Arc<dyn Clock>) -> Result<Self> {
         let state = State { root: None, mark: options.expected.clone() };
-        let presence = Self { clock, state: RwLock::new(state), next_check: AtomicU64::new(0) };
+        let presence = Self {
+            clock,
+            state: RwLock::new(state),
+            next_check: AtomicU64::new(0),
+            device: AtomicU64::new(0),
+        };
         presence.postpone();
         match presence.check(options) {
             Ok(_) => Ok(presence),
@@ -89,6 +96,16 @@ impl Presence {
         }
     }
 
+    /// `st_dev` of the root when it was last seen; 0 if it never was.
+    pub(super) fn device(&self) -> u64 {
+        self.device.load(Ordering::Relaxed)
+    }
+
+    /// Wall time.
+    pub(super) fn now(&self) -> crate::types::Timestamp {
+        self.clock.wall()
+    }
+
     /// Remembers `mark` as what must be found from now on.
     pub(super) fn remember(&self, mark: &str) {
         self.state.write().mark = Some(mark.to_owned());
@@ -103,6 +120,9 @@ impl Presence {
             }
         }
         state.root = found.cloned();
+        if let Some(root) = found {
+            self.device.store(root.identity().0, Ordering::Relaxed);
+        }
     }
 
     /// True for one caller a second.

@@ -3,7 +3,7 @@
 
 use super::root::Root;
 use super::{DirectoryKind, attributes, filesystem, write};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::tier::{Capabilities, Special};
 use crate::types::{FileKind, Key, TimeChange, Timestamp};
 use rustix::fs::{AtFlags, Mode, OFlags, XattrFlags};
@@ -43,15 +43,20 @@ pub(super) fn try_out(root: &Root, kind: DirectoryKind) -> Result<Capabilities> 
     match root.ensure_directory(&own, 0o755).and_then(|_| root.ensure_directory(&place, 0o700)) {
         Ok(_) => {}
         Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(assumed(Some(root), kind)),
-        // Full is not read-only: what is there can still be read and deleted.
-        Err(Errno::NOSPC | Errno::DQUOT) => {
-            return Ok(Capabilities { writable: true, ..assumed(Some(root), kind) });
-        }
+        Err(Errno::NOSPC | Errno::DQUOT) => return Ok(full(root, kind)),
         Err(errno) => return Err(errno.into()),
     }
     let found = attempt(root, &place);
     clean(root, &place);
-    found
+    match found {
+        Err(error) if error.kind() == Kind::NoSpace => Ok(full(root, kind)),
+        other => other,
+    }
+}
+
+/// Full is not read-only: what is there can still be read and deleted.
+fn full(root: &Root, kind: DirectoryKind) -> Capabilities {
+    Capabilities { writable: true, ..assumed(Some(root), kind) }
 }
 
 fn attempt(root: &Root, place: &Key) -> Result<Capabilities> {
@@ -82,14 +87,20 @@ fn attempt(root: &Root, place: &Key) -> Result<Capabilities> {
 fn keeps_owner_and_mode(file: &OwnedFd) -> Result<bool> {
     use rustix::fs::{Gid, Uid, fchmod, fchown, fstat};
     let was = fstat(file)?;
-    let (uid, gid) = (Uid::from_raw(OTHER), Gid::from_raw(OTHER));
-    if fchown(file, Some(uid), Some(gid)).is_err() || fchmod(file, Mode::from_raw_mode(0o640)).is_err() {
+    if fchmod(file, Mode::from_raw_mode(0o640)).is_err() || fstat(file)?.st_mode & 0o7777 != 0o640 {
         return Ok(false);
     }
-    let now = fstat(file)?;
-    // Back, so that the rest of the probe runs on a file of our own.
-    fchown(file, Some(Uid::from_raw(was.st_uid)), Some(Gid::from_raw(was.st_gid)))?;
-    Ok((now.st_uid, now.st_gid, now.st_mode & 0o7777) == (OTHER, OTHER, 0o640))
+    match fchown(file, Some(Uid::from_raw(OTHER)), Some(Gid::from_raw(OTHER))) {
+        Ok(()) => {
+            let now = fstat(file)?;
+            // Back, so that the rest of the probe runs on a file of our own.
+            fchown(file, Some(Uid::from_raw(was.st_uid)), Some(Gid::from_raw(was.st_gid)))?;
+            Ok((now.st_uid, now.st_gid) == (OTHER, OTHER))
+        }
+        // Not ours to give away; but a file that we made and that is not ours says it all (a
+        // squashed root, a share with one fixed owner).
+        Err(_) => Ok(was.st_uid == rustix::process::geteuid().as_raw()),
+    }
 }
 
 fn grain(file: &OwnedFd) -> Result<Option<Duration>> {

@@ -44,7 +44,10 @@ impl Inner {
             other => other?,
         };
         match FileKind::from_mode(rustix::fs::fstat(&fd)?.st_mode) {
-            Some(FileKind::Regular) => Ok(fd.into()),
+            Some(FileKind::Regular) => {
+                rustix::fs::fcntl_setfl(&fd, flags & OFlags::NONBLOCK)?;
+                Ok(fd.into())
+            }
             Some(FileKind::Directory) => Err(Kind::IsDirectory.into()),
             _ => Err(Kind::Unsupported.into()),
         }

@@ -1,6 +1,6 @@
 //! An upload to a directory tier: blocks written at their places in a temporary file.
 
-use super::write::Draft;
+use super::draft::Draft;
 use super::{Inner, blocking};
 use crate::error::{Error, Kind, Result};
 use crate::tier::Upload;
@@ -82,11 +82,15 @@ impl Shared {
             return self.recognise(write_id.as_deref(), attrs);
         }
         let length = total(&state.blocks, blocks)?;
+        super::write::check(&*self.inner.writable_root()?, &self.key, condition)?;
         self.file.set_len(length)?;
         let draft = state.draft.as_mut().ok_or(Kind::Invalid)?;
-        let version = draft.place(&self.inner, &self.key, attrs, condition)?;
-        state.committed = Some(attrs.write_id.clone());
-        Ok(version)
+        let done = draft.place(&self.inner, &self.key, attrs, condition);
+        // It may be visible and only its directory not synced: a retry must know.
+        if draft.is_placed() {
+            state.committed = Some(attrs.write_id.clone());
+        }
+        done
     }
 
     /// A second commit of the same write: fine as long as nobody came after it.
@@ -98,11 +102,12 @@ impl Shared {
         })?;
         let own = rustix::fs::fstat(&self.file)?;
         let is_ours = super::root::identity(&now) == super::root::identity(&own);
-        if is_ours && committed == attrs.write_id.as_deref() {
-            Ok(super::object::version(&now))
-        } else {
-            Err(Kind::Changed.into())
+        if !is_ours || committed != attrs.write_id.as_deref() {
+            return Err(Kind::Changed.into());
         }
+        let (parent, _) = self.key.split().ok_or(Kind::IsDirectory)?;
+        root.sync_upwards(&parent, usize::MAX)?;
+        Ok(super::object::version(&now))
     }
 }
 

@@ -1,113 +1,19 @@
-//! Whole files into a directory tier: a temporary file in `.tierfs/tmp`, made durable, then
-//! renamed, then the directory made durable.
+//! What changes a directory tier, one whole object at a time, and the conditions it checks.
 
 use super::Inner;
+use super::attributes;
+use super::draft::Draft;
 use super::object;
 use super::root::{PARENT_MODE, Root};
-use super::{attributes, random_name};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Kind, Result};
 use crate::tier::Special;
 use crate::types::{Attrs, Condition, FileKind, Key, Version};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, renameat, renameat_with};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 const COPY_STEP: usize = 64 << 20;
-
-/// A file under a temporary name; removed when dropped before it got its own.
-#[derive(Debug)]
-pub(super) struct Draft {
-    root: Arc<Root>,
-    key: Key,
-    file: Option<File>,
-    placed: bool,
-}
-
-impl Draft {
-    /// A new empty file.
-    pub(super) fn file(root: Arc<Root>) -> Result<Self> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let mode = Mode::from_raw_mode(0o600);
-        let (key, fd) = in_temporary(&root, |key| root.open(key, flags, mode))?;
-        Ok(Self { root, key, file: Some(fd.into()), placed: false })
-    }
-
-    /// A new symlink or special file.
-    fn special(root: Arc<Root>, special: &Special) -> Result<Self> {
-        let (key, ()) = in_temporary(&root, |key| make(&root, key, special, 0o600))?;
-        Ok(Self { root, key, file: None, placed: false })
-    }
-
-    /// The open file.
-    pub(super) fn open_file(&self) -> Result<&File> {
-        self.file.as_ref().ok_or_else(|| Error::from(Kind::Invalid))
-    }
-
-    /// Gives it its attributes and its name; durable afterwards. What no attribute says of the mode is 0644.
-    pub(super) fn place(
-        &mut self,
-        inner: &Inner,
-        key: &Key,
-        attrs: &Attrs,
-        condition: &Condition,
-    ) -> Result<Version> {
-        let holds = inner.capabilities();
-        let fd = self.root.open(&self.key, OFlags::PATH, Mode::empty())?;
-        let stat = rustix::fs::fstat(&fd)?;
-        let kind = FileKind::from_mode(stat.st_mode).ok_or(Kind::Corrupt)?;
-        let mode = attrs.mode.or(Some(0o644));
-        attributes::apply(fd.as_fd(), kind, &Attrs { mode, ..attrs.clone() }, &holds)?;
-        if let Some(file) = &self.file {
-            file.sync_all()?;
-        }
-        self.rename(key, condition)?;
-        // rename changes ctime, so only now.
-        Ok(object::version(&rustix::fs::fstat(&fd)?))
-    }
-
-    fn rename(&mut self, key: &Key, condition: &Condition) -> Result<()> {
-        let (parent, _) = key.split().ok_or(Kind::IsDirectory)?;
-        let made = self.root.ensure_directory(&parent, PARENT_MODE)?;
-        match condition {
-            Condition::Absent => rename_no_replace(&self.root, &self.key, key)?,
-            Condition::Always => rename(&self.root, &self.key, key)?,
-            // No file system renames on condition: between this look and the rename another
-            // program may still come in, hence `conditional` is not among the capabilities.
-            Condition::Matches(_) => {
-                check(&self.root, key, condition)?;
-                rename(&self.root, &self.key, key)?;
-            }
-        }
-        self.placed = true;
-        Ok(self.root.sync_upwards(&parent, made)?)
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        if !self.placed
-            && let Err(error) = remove(&self.root, &self.key)
-        {
-            tracing::debug!(key = %self.key, %error, "a temporary file stays behind");
-        }
-    }
-}
-
-/// Makes something under a fresh name in `.tierfs/tmp`, and that directory if it is missing.
-fn in_temporary<T>(root: &Root, make: impl Fn(&Key) -> Result<T, Errno>) -> Result<(Key, T)> {
-    let directory = Key::parse(super::TEMPORARY)?;
-    let key = directory.join(random_name())?;
-    let made = match make(&key) {
-        Err(Errno::NOENT) => {
-            root.ensure_directory(&directory, 0o755)?;
-            make(&key)?
-        }
-        other => other?,
-    };
-    Ok((key, made))
-}
 
 /// Whether `condition` holds at `key` at this moment.
 pub(super) fn check(root: &Root, key: &Key, condition: &Condition) -> Result<()> {
@@ -124,19 +30,26 @@ pub(super) fn check(root: &Root, key: &Key, condition: &Condition) -> Result<()>
     }
 }
 
-fn rename(root: &Root, from: &Key, to: &Key) -> Result<(), Errno> {
+/// rename(2).
+pub(super) fn rename(root: &Root, from: &Key, to: &Key) -> Result<(), Errno> {
     let ((from_parent, from_name), (to_parent, to_name)) = (root.parent(from)?, root.parent(to)?);
     renameat(from_parent, from_name, to_parent, to_name)
 }
 
-/// rename(2) that never replaces. File systems without RENAME_NOREPLACE (NFS, SMB, old FUSE)
-/// answer EINVAL: there a hard link does it for files; where those are missing too, only a look before.
+/// rename(2) that never replaces.
 pub(super) fn rename_no_replace(root: &Root, from: &Key, to: &Key) -> Result<(), Errno> {
     let ((from_parent, from_name), (to_parent, to_name)) = (root.parent(from)?, root.parent(to)?);
-    match renameat_with(&from_parent, from_name, &to_parent, to_name, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
-        other => return other,
+    match renameat_with(from_parent, from_name, to_parent, to_name, RenameFlags::NOREPLACE) {
+        // What file systems without that flag say (NFS, SMB, old FUSE).
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_or_look(root, from, to),
+        other => other,
     }
+}
+
+/// The same without the flag: by a hard link for files; for directories, and where there are no
+/// links, only by a look before, which another program may outrun.
+pub(super) fn link_or_look(root: &Root, from: &Key, to: &Key) -> Result<(), Errno> {
+    let ((from_parent, from_name), (to_parent, to_name)) = (root.parent(from)?, root.parent(to)?);
     match rustix::fs::linkat(&from_parent, from_name, &to_parent, to_name, AtFlags::empty()) {
         Ok(()) => return rustix::fs::unlinkat(&from_parent, from_name, AtFlags::empty()),
         Err(Errno::EXIST) => return Err(Errno::EXIST),

@@ -281,7 +281,7 @@ fn files(mountpoint: &Path, socket: &Path) -> FakeFiles {
         ((1, "user.tierfs.control"), socket),
         ((1, "user.tierfs.status"), json),
         ((FILE.0, "user.tierfs.path"), b"/native/file".to_vec()),
-        ((FILE.0, "user.tierfs.tier"), b"blob,scratch".to_vec()),
+        ((FILE.0, "user.tierfs.replicas"), b"blob,scratch".to_vec()),
         ((FILE.0, "user.tierfs.state"), b"clean".to_vec()),
     ]);
     FakeFiles { attributes }

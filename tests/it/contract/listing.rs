@@ -46,10 +46,7 @@ async fn a_prefix_narrows(tier: Arc<dyn Tier>) {
 
 async fn large_directories_come_in_pages(tier: Arc<dyn Tier>) {
     let mut expected: Vec<Vec<u8>> = (0..2_500).map(|i| format!("name-{i:05}").into_bytes()).collect();
-    for name in &expected {
-        let key = key("large").join(name).unwrap();
-        tier.put(&key, name.clone().into(), &no_attrs(), &Condition::Always).await.unwrap();
-    }
+    put_all(&tier, (0..2_500).map(|i| format!("large/name-{i:05}"))).await;
     expected.sort();
     let page = tier.list(&key("large"), b"", None, 100).await.unwrap();
     assert!(page.next.is_some() && page.entries.len() <= 200, "about 100, not {}", page.entries.len());
@@ -59,10 +56,7 @@ async fn large_directories_come_in_pages(tier: Arc<dyn Tier>) {
 }
 
 async fn names_that_stay_are_told_once_while_others_come_and_go(tier: Arc<dyn Tier>) {
-    for i in 0..300 {
-        put(&*tier, &format!("d/stay-{i:03}"), "x").await;
-        put(&*tier, &format!("d/go-{i:03}"), "x").await;
-    }
+    put_all(&tier, (0..300).flat_map(|i| [format!("d/stay-{i:03}"), format!("d/go-{i:03}")])).await;
     let (mut seen, mut from, mut turn) = (Vec::new(), None, 0);
     loop {
         let page = tier.list(&key("d"), b"", from, 40).await.unwrap();

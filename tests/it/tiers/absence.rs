@@ -99,6 +99,35 @@ async fn a_tier_that_is_not_mounted_yet_opens_absent_and_comes_back() {
     drop(covered);
 }
 
+/// A share that was unmounted and mounted again has another `st_dev`, and the same mark.
+#[tokio::test]
+async fn the_same_mark_at_the_path_is_the_same_tier() {
+    let (root, clock) = (tempfile::tempdir().unwrap(), clock());
+    let path = root.path().join("root");
+    std::fs::create_dir(&path).unwrap();
+    let tier = open(&path, None, &clock);
+    let id = tier.claim().unwrap().id.unwrap();
+    std::fs::rename(&path, root.path().join("old")).unwrap();
+    std::fs::create_dir_all(path.join(".tierfs")).unwrap();
+    std::fs::write(path.join(".tierfs/id"), format!("{id}\n")).unwrap();
+    tier.probe().await.unwrap();
+    put(&tier).await.unwrap();
+    assert!(path.join("d/f").exists() && !root.path().join("old/d").exists());
+}
+
+#[tokio::test]
+async fn what_a_crash_left_in_tmp_is_removed_in_time() {
+    let (root, clock) = (tempfile::tempdir().unwrap(), ManualClock::new(std::time::SystemTime::now().into()));
+    let tmp = root.path().join(".tierfs/tmp");
+    std::fs::create_dir_all(&tmp).unwrap();
+    std::fs::write(tmp.join("left"), "x").unwrap();
+    open(root.path(), None, &clock);
+    assert!(tmp.join("left").exists(), "an upload may still be under way");
+    clock.advance(Duration::from_secs(8 * 86_400));
+    open(root.path(), None, &clock);
+    assert!(!tmp.join("left").exists());
+}
+
 #[tokio::test]
 async fn another_mark_is_another_tier() {
     let (root, clock) = (tempfile::tempdir().unwrap(), clock());

@@ -117,7 +117,7 @@ async fn a_write_without_an_id_whose_reply_is_lost_is_passed_up() {
 }
 
 /// The reply is lost, another writer comes, we try again: its work stays and we hear of it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_writer_between_two_tries_is_not_overwritten() {
     let (faults, plain, tier) = rig();
     let gate = Gate::default();

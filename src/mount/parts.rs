@@ -1,0 +1,236 @@
+//! Putting vfs and mover together over catalog and tiers.
+
+use super::MountRequest;
+use super::tiers::{self, Built};
+use crate::catalog::{Catalog, Defaults, Location};
+use crate::cli::options::{MountOptions, Passthrough};
+use crate::clock::{Clock, SystemClock};
+use crate::config;
+use crate::data::{MemoryBudget, Streams};
+use crate::error::{Error, Kind, Result};
+use crate::fuse::Notifications;
+use crate::host;
+use crate::mover::{Mover, MoverHandle, MoverParts, Recovered, Stores};
+use crate::policy::placement::Rules;
+use crate::tier::Writing;
+use crate::types::Invalidation;
+use crate::vfs::{Facts, IoMode, Parts, Vfs};
+use parking_lot::Mutex;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+/// Blocks that all uploads together have on their way.
+const BLOCKS_IN_FLIGHT: usize = 32;
+/// What statfs shows of a blob tier without `capacity`: 5 PiB, the limit of a storage account.
+const BLOB_SIZE: u64 = 5 << 50;
+
+/// Everything a mount consists of, before the kernel knows it.
+pub struct Assembled {
+    pub catalog: Arc<Catalog>,
+    pub clock: Arc<dyn Clock>,
+    pub built: Vec<Built>,
+    pub streams: Arc<Streams>,
+    pub vfs: Arc<Vfs>,
+    pub mover: MoverHandle,
+    pub mode_reason: String,
+    pub facts: Arc<FactsOfRoot>,
+    pub hots: std::collections::HashMap<crate::types::TierId, Arc<crate::data::HotStore>>,
+}
+
+/// What the root's `user.tierfs.*` say; the daemon behind them comes later.
+pub struct FactsOfRoot {
+    control: Vec<u8>,
+    status: Mutex<Weak<dyn StatusText>>,
+}
+
+/// Gives the status as JSON.
+pub trait StatusText: Send + Sync {
+    /// One JSON object.
+    fn status_text(&self) -> Vec<u8>;
+}
+
+impl FactsOfRoot {
+    /// From now on `daemon` answers.
+    pub fn answer_from(&self, daemon: Weak<dyn StatusText>) {
+        *self.status.lock() = daemon;
+    }
+}
+
+impl Facts for FactsOfRoot {
+    fn control(&self) -> Vec<u8> {
+        self.control.clone()
+    }
+
+    fn status(&self) -> Vec<u8> {
+        let daemon = self.status.lock().upgrade();
+        daemon.map_or_else(Vec::new, |daemon| daemon.status_text())
+    }
+}
+
+/// Opens catalog and tiers, recovers what an earlier daemon left, and starts the mover.
+///
+/// # Errors
+/// With what to do; nothing was mounted then.
+pub async fn assemble(request: &mut MountRequest, notifications: Notifications) -> Result<Assembled> {
+    let config = &request.config;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    check_mountpoint(request)?;
+    let catalog = Arc::new(open_catalog(&config.mount.catalog, &mut request.on_note, &clock)?);
+    let writing = if request.options.read_only { Writing::Never } else { Writing::Allowed };
+    let built = tiers::build(config, &catalog, &clock, writing).await?;
+    let tiers = tiers::table(&built);
+    let stages = tiers::stages(config, &built, &catalog, clock.as_ref())?;
+    let hots = tiers::hots(config, &built, &clock)?;
+    let rules = Arc::new(rules(config, &built)?);
+    let runtime = tokio::runtime::Handle::current();
+    let streams = Streams::new(MemoryBudget::new(config.mount.memory), runtime.clone());
+    let (mode, mode_reason) = io_mode(config, request.options.passthrough)?;
+    let defaults = defaults(&request.options);
+    let invalidate: Arc<dyn Fn(Invalidation) + Send + Sync> = Arc::new(move |what| notifications.send(what));
+    let facts = Arc::new(FactsOfRoot {
+        control: config.mount.control.as_os_str().as_encoded_bytes().to_vec(),
+        status: Mutex::new(Weak::<NoStatus>::new()),
+    });
+    let vfs = Arc::new(Vfs::new(Parts {
+        catalog: catalog.clone(),
+        tiers: tiers.clone(),
+        rules: rules.clone(),
+        stages: stages.clone(),
+        hots: hots.clone(),
+        streams: streams.clone(),
+        clock: clock.clone(),
+        runtime: runtime.clone(),
+        invalidate: invalidate.clone(),
+        defaults,
+        mode,
+        blob_size: config
+            .tiers
+            .iter()
+            .find(|tier| tier.directory().is_none())
+            .and_then(|tier| tier.capacity)
+            .unwrap_or(BLOB_SIZE),
+        facts: facts.clone(),
+    }));
+    let opened = vfs.clone();
+    let (mover, recovered) = Mover::start(MoverParts {
+        catalog: catalog.clone(),
+        tiers: tiers.iter().map(|(id, tier)| (id, tier.clone())).collect(),
+        rules,
+        stores: Stores {
+            stages,
+            hot: tiers::hot_tiers(config, &built, &hots),
+            budget: Arc::new(streams.budget().clone()),
+        },
+        clock: clock.clone(),
+        runtime,
+        invalidate,
+        is_open: Arc::new(move |ino| opened.is_open(ino)),
+        host: host_name(),
+        defaults,
+        limits: Default::default(),
+        blocks_in_flight: BLOCKS_IN_FLIGHT,
+    })
+    .await?;
+    tell_recovered(recovered, &mut request.on_note);
+    Ok(Assembled { catalog, clock, built, streams, vfs, mover, mode_reason, facts, hots })
+}
+
+struct NoStatus;
+
+impl StatusText for NoStatus {
+    fn status_text(&self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+fn check_mountpoint(request: &MountRequest) -> Result<()> {
+    request
+        .config
+        .check_mountpoint(&request.mountpoint)
+        .map_err(|problems| Error::new(Kind::Invalid, problems.to_string()))
+}
+
+fn open_catalog(
+    location: &config::Catalog,
+    note: &mut Box<dyn FnMut(&str) + Send>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Catalog> {
+    let location = match location {
+        config::Catalog::Memory => Location::Memory,
+        config::Catalog::Sqlite(path) => {
+            if let Some(parent) = path.parent() {
+                make_private_directory(parent)?;
+                if let Ok(host::FileSystem::Tmpfs | host::FileSystem::Nfs | host::FileSystem::Smb) =
+                    host::file_system(parent)
+                {
+                    note(&format!(
+                        "the catalog {} is not on a local disk: it is lost at reboot or may break; put it on one",
+                        path.display()
+                    ));
+                }
+            }
+            Location::Sqlite(path.clone())
+        }
+    };
+    Catalog::open(&location, clock.clone())
+}
+
+fn make_private_directory(path: &Path) -> Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| Error::from(error).context(format!("can't make {} for the catalog", path.display())))
+}
+
+fn rules(config: &config::Config, built: &[Built]) -> Result<Rules> {
+    for tier in &config.tiers {
+        tiers::id_of(built, &tier.name)?;
+    }
+    let first = built.first().map(|one| one.row.id);
+    let first = first.ok_or_else(|| Error::new(Kind::Invalid, "the config has no tier"))?;
+    Ok(config.rules(|name| tiers::id_of(built, name).unwrap_or(first)))
+}
+
+/// Passthrough where it can be had, and why not where it can't.
+fn io_mode(config: &config::Config, wanted: Passthrough) -> Result<(IoMode, String)> {
+    let roots =
+        config.tiers.iter().filter_map(|tier| tier.directory()).map(|directory| directory.path.as_path());
+    let obstacles = host::passthrough_obstacles(roots);
+    match (wanted, obstacles.first()) {
+        (Passthrough::Off, _) => Ok((IoMode::Ordinary, "asked for by passthrough=off".to_owned())),
+        (_, None) => Ok((IoMode::Passthrough, String::new())),
+        (Passthrough::Auto, Some(obstacle)) => {
+            Ok((IoMode::Ordinary, format!("{}; {}", obstacle.why, obstacle.remedy)))
+        }
+        (Passthrough::On, Some(obstacle)) => Err(Error::new(
+            Kind::Invalid,
+            format!("passthrough=on can't be had: {}; {}", obstacle.why, obstacle.remedy),
+        )),
+    }
+}
+
+fn defaults(options: &MountOptions) -> Defaults {
+    let umask = options.umask.unwrap_or(0o022);
+    Defaults {
+        uid: options.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
+        gid: options.gid.unwrap_or_else(|| rustix::process::getegid().as_raw()),
+        file_mode: 0o666 & !umask,
+        dir_mode: 0o777 & !umask,
+    }
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn tell_recovered(recovered: Recovered, note: &mut Box<dyn FnMut(&str) + Send>) {
+    tracing::info!(?recovered, "recovered");
+    if recovered.dirty > 0 {
+        note(&format!("{} files of an earlier mount go on to their home", recovered.dirty));
+    }
+    if recovered.lost > 0 {
+        note(&format!("{} files LOST: their staged bytes are gone; the log names them", recovered.lost));
+    }
+}

@@ -1,0 +1,198 @@
+//! The status of a running mount, from memory: no tier is waited for.
+
+use super::daemon::Live;
+use super::tiers::Built;
+use crate::catalog::TierCounts;
+use crate::control::protocol::WirePath;
+use crate::control::status::{
+    Blocked, Dirty, IoMode, LastError, Queue, Reads, SCHEMA, Status, TierState, TierStatus,
+};
+use crate::data::HotStore;
+use crate::error::{Kind, Result};
+use crate::mover::MoverStatus;
+use crate::tier::Usage;
+use crate::types::TierId;
+use crate::vfs;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How old a tier's answer may be.
+const FRESH: Duration = Duration::from_secs(2);
+/// Looking for hot copies takes a walk: it may take this share of the time at most.
+const WALK_SHARE: u32 = 20;
+
+/// What tiers last said of themselves, asked by one thread at a time so that a hung one is hung alone.
+#[derive(Default)]
+pub struct UsageCache(Mutex<HashMap<TierId, Arc<Mutex<Known>>>>);
+
+#[derive(Clone, Debug, Default)]
+struct Known {
+    asked: Option<Instant>,
+    asking: bool,
+    usage: Option<Usage>,
+    hot_bytes: u64,
+    walk_again: Option<Instant>,
+    trouble: Option<(Kind, String)>,
+}
+
+impl UsageCache {
+    /// What is known of a tier; if that is old, somebody is sent to ask, and the answer is for the next.
+    fn of(&self, live: &Live, one: &Built) -> Known {
+        let known = self.0.lock().entry(one.row.id).or_default().clone();
+        let mut state = known.lock();
+        let stale = state.asked.is_none_or(|asked| asked.elapsed() > FRESH);
+        if stale && !state.asking {
+            state.asking = true;
+            let walks = state.walk_again.is_none_or(|at| at <= Instant::now());
+            let (tier, hot) = (one.tier.clone(), live.assembled.hots.get(&one.row.id).cloned());
+            let answer = known.clone();
+            let asked = std::thread::Builder::new().name("usage".into()).spawn(move || {
+                let found = tier.resident().map(|resident| resident.usage());
+                let began = Instant::now();
+                let walked = hot.filter(|_| walks).and_then(|hot| bytes_of(&hot).ok());
+                let mut state = answer.lock();
+                if let Some(bytes) = walked {
+                    state.hot_bytes = bytes;
+                    state.walk_again = Some(Instant::now() + began.elapsed() * WALK_SHARE);
+                }
+                match found {
+                    Some(Ok(usage)) => (state.usage, state.trouble) = (Some(usage), None),
+                    Some(Err(error)) => state.trouble = Some((error.kind(), error.to_string())),
+                    None => {}
+                }
+                state.asked = Some(Instant::now());
+                state.asking = false;
+            });
+            // The first answer is worth a moment: a status without numbers helps nobody.
+            if let (Ok(thread), true) = (asked, state.asked.is_none()) {
+                drop(state);
+                wait_briefly(&thread);
+                return known.lock().clone();
+            }
+        }
+        let mut answer = state.clone();
+        if answer.asking && answer.asked.is_some_and(|asked| asked.elapsed() > 5 * FRESH) {
+            answer.trouble = Some((Kind::TimedOut, "it does not answer".to_owned()));
+        }
+        answer
+    }
+}
+
+fn bytes_of(hot: &HotStore) -> Result<u64> {
+    let mut bytes = 0;
+    hot.scan(&mut |copy| {
+        bytes += copy.size;
+        ControlFlow::Continue(())
+    })?;
+    Ok(bytes)
+}
+
+fn wait_briefly(thread: &std::thread::JoinHandle<()>) {
+    let end = Instant::now() + Duration::from_millis(200);
+    while !thread.is_finished() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// All facts at this moment.
+pub fn of(live: &Live) -> Status {
+    let assembled = &live.assembled;
+    let mover = assembled.mover.status().unwrap_or_default();
+    let counts: HashMap<TierId, TierCounts> =
+        assembled.catalog.counts().unwrap_or_default().into_iter().collect();
+    let now = assembled.clock.wall();
+    let meters = assembled.streams.meters();
+    let status = Status {
+        schema: SCHEMA,
+        attention: Vec::new(),
+        mountpoint: WirePath::from(live.mountpoint.as_path()),
+        config: WirePath::from(live.config_path.as_path()),
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        phase: *live.phase.lock(),
+        mode: match assembled.vfs.io_mode() {
+            vfs::IoMode::Passthrough => IoMode::Passthrough,
+            vfs::IoMode::Ordinary => IoMode::Ordinary,
+        },
+        mode_reason: live.mode.clone(),
+        uptime_s: live.started.elapsed().as_secs(),
+        tiers: assembled.built.iter().map(|one| tier(live, one, counts.get(&one.row.id))).collect(),
+        dirty: Dirty {
+            files: mover.dirty_files,
+            bytes: mover.dirty_bytes,
+            open_files: 0,
+            oldest_age_s: mover
+                .oldest
+                .map(|oldest| (now.0.saturating_sub(oldest.0).max(0) / 1_000_000_000).cast_unsigned()),
+        },
+        queue: queue(&mover),
+        blocked: mover
+            .blocked
+            .iter()
+            .map(|trouble| Blocked {
+                path: WirePath(trouble.about.clone().into_bytes()),
+                reason: trouble.error.clone(),
+            })
+            .collect(),
+        blocked_files: mover.blocked.len() as u64,
+        conflicts: mover.conflicts,
+        shadowed: 0,
+        hidden: 0,
+        lost: mover.lost.len() as u64,
+        last_error: mover.last_error.as_ref().map(|trouble| LastError {
+            at_s: (trouble.at.0.max(0) / 1_000_000_000).cast_unsigned(),
+            message: format!("{}: {}", trouble.about, trouble.error),
+        }),
+        reads: Reads {
+            hits: meters.hot_opens.get(),
+            misses: meters.home_opens.get(),
+            cache_bytes: meters.read_bytes.get().saturating_sub(meters.fetched_bytes.get()),
+            fetched_bytes: meters.fetched_bytes.get(),
+        },
+    };
+    status.with_attention()
+}
+
+fn queue(mover: &MoverStatus) -> Queue {
+    Queue { length: mover.queued, running: mover.in_flight, retrying: 0 }
+}
+
+fn tier(live: &Live, one: &Built, counts: Option<&TierCounts>) -> TierStatus {
+    let counts = counts.cloned().unwrap_or_default();
+    let known = live.usage.of(live, one);
+    let (state, reason) = health(one, &known);
+    let calls = one.meter.all();
+    TierStatus {
+        name: one.row.name.clone(),
+        kind: one.kind.word().to_owned(),
+        location: one.tier.location(),
+        state,
+        reason,
+        capacity: known.usage.map(|usage| usage.total),
+        used: known.usage.map(|usage| usage.total.saturating_sub(usage.free)),
+        free: known.usage.map(|usage| usage.free),
+        files: counts.files,
+        bytes: counts.bytes,
+        hot_bytes: known.hot_bytes,
+        staged_bytes: counts.staged_bytes,
+        dirty_bytes: 0,
+        requests: calls.iter().map(|call| call.calls).sum(),
+        errors: calls.iter().map(|call| call.errors).sum(),
+        bytes_read: one.meter.bytes_read(),
+        bytes_written: one.meter.bytes_written(),
+    }
+}
+
+fn health(one: &Built, known: &Known) -> (TierState, Option<String>) {
+    if one.breaker.as_ref().is_some_and(|breaker| breaker.is_open()) {
+        return (TierState::Sick, Some("its last calls all failed".to_owned()));
+    }
+    match &known.trouble {
+        Some((Kind::Absent, reason)) => (TierState::Absent, Some(reason.clone())),
+        Some((_, reason)) => (TierState::Sick, Some(reason.clone())),
+        None => (TierState::Ok, None),
+    }
+}

@@ -1,0 +1,220 @@
+//! Building the tiers of a mount with their decorators, and what stands on them: stages and hot stores.
+
+use crate::catalog::{Catalog, TierRow};
+use crate::clock::Clock;
+use crate::config::{Auth, BlobConfig, Config, DirectoryConfig, Percent, Storage, TierConfig, TierKind};
+use crate::data::{HotStore, Owner, StageStore};
+use crate::error::{Error, Kind, Result};
+use crate::mover::HotTier;
+use crate::tier::blob::{self, BlobOptions};
+use crate::tier::{
+    Breaker, DirectoryKind, DirectoryOptions, DirectoryTier, Layer, Limit, Limits, Meter, Retry, RetryPolicy,
+    Tier, TierMeter, Tiers, Writing,
+};
+use crate::types::TierId;
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+/// Calls that one tier gets at a time. Far more than one client needs for the bandwidth of an account,
+/// far less than the limits of sockets and memory.
+const CALLS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// One tier of the mount with what watches it.
+pub struct Built {
+    pub row: TierRow,
+    pub kind: TierKind,
+    pub tier: Arc<dyn Tier>,
+    pub meter: Arc<TierMeter>,
+    pub breaker: Option<Arc<Breaker>>,
+    directory: Option<DirectoryTier>,
+}
+
+/// Opens every tier of the config, in its order, and takes the directories for this catalog.
+///
+/// # Errors
+/// The first tier that can't be used at all, with what to do.
+pub async fn build(
+    config: &Config,
+    catalog: &Catalog,
+    clock: &Arc<dyn Clock>,
+    writing: Writing,
+) -> Result<Vec<Built>> {
+    let mut built = Vec::with_capacity(config.tiers.len());
+    for tier in &config.tiers {
+        let in_tier = |error: Error| error.context(format!("tier {}", tier.name));
+        let one = open(tier, catalog, clock, writing).map_err(in_tier)?;
+        match one.tier.probe().await {
+            // Known, but not there or not reachable now: hot copies are served, everything else waits
+            // or fails in its turn, and it comes back by itself.
+            Err(error) if error.kind().is_transient() => tracing::error!(tier = %tier.name, "{error}"),
+            other => other.map_err(in_tier)?,
+        }
+        if let Some(directory) = &one.directory {
+            claim(&one.row, directory, catalog).map_err(in_tier)?;
+        }
+        built.push(one);
+    }
+    Ok(built)
+}
+
+/// Opens one tier with its decorators; nothing is written there.
+///
+/// # Errors
+/// As the tier says.
+pub fn open(
+    config: &TierConfig,
+    catalog: &Catalog,
+    clock: &Arc<dyn Clock>,
+    writing: Writing,
+) -> Result<Built> {
+    match &config.storage {
+        Storage::Directory(directory) => open_directory(config, directory, catalog, clock, writing),
+        Storage::Blob(blob) => open_blob(config, blob, catalog),
+    }
+}
+
+fn open_directory(
+    config: &TierConfig,
+    directory: &DirectoryConfig,
+    catalog: &Catalog,
+    clock: &Arc<dyn Clock>,
+    writing: Writing,
+) -> Result<Built> {
+    let row = catalog.register_tier(&config.name, &directory.path.to_string_lossy())?;
+    let options = DirectoryOptions {
+        name: config.name.clone(),
+        kind: match config.kind {
+            TierKind::Lustre => DirectoryKind::Lustre,
+            TierKind::AzureFiles => DirectoryKind::AzureFiles,
+            TierKind::Local | TierKind::Blob => DirectoryKind::Local,
+        },
+        path: directory.path.clone(),
+        capacity: config.capacity,
+        expected: row.mark.clone(),
+        writing,
+    };
+    let directory = DirectoryTier::open(options, clock.clone())?;
+    let meter = Arc::new(TierMeter::default());
+    let tier = Meter::new(meter.clone()).over(Arc::new(directory.clone()));
+    Ok(Built { row, kind: config.kind, tier, meter, breaker: None, directory: Some(directory) })
+}
+
+/// Marks a directory tier, or finds the mark that the catalog knows.
+fn claim(row: &TierRow, directory: &DirectoryTier, catalog: &Catalog) -> Result<()> {
+    match directory.claim() {
+        Ok(mark) => match mark.id.filter(|id| row.mark.as_ref() != Some(id)) {
+            Some(id) => catalog.set_mark(row.id, &id, &mark.fs_type),
+            None => Ok(()),
+        },
+        Err(error) if error.kind() == Kind::Absent => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn open_blob(config: &TierConfig, blob: &BlobConfig, catalog: &Catalog) -> Result<Built> {
+    let client = blob::connect(&BlobOptions {
+        name: config.name.clone(),
+        url: blob.location.url(),
+        auth: auth(blob.auth),
+        client_id: blob.client_id.clone(),
+        sas_file: blob.sas_file.clone(),
+        key_file: blob.key_file.clone(),
+        capacity: config.capacity,
+        ..BlobOptions::default()
+    })?;
+    let row = catalog.register_tier(&config.name, &client.location())?;
+    let meter = Arc::new(TierMeter::default());
+    let retry = Retry::new(RetryPolicy { deadline: config.deadline, ..RetryPolicy::default() });
+    let breaker = retry.breaker();
+    // A call meets them from the last to the first, so the meter counts every try.
+    let tier = Meter::new(meter.clone()).over(client);
+    let tier = Limit::new(Limits { calls: CALLS, upload_rate: None }).over(tier);
+    let tier = retry.over(tier);
+    Ok(Built { row, kind: config.kind, tier, meter, breaker: Some(breaker), directory: None })
+}
+
+fn auth(auth: Auth) -> blob::Auth {
+    match auth {
+        Auth::Auto => blob::Auth::Auto,
+        Auth::Msi => blob::Auth::Msi,
+        Auth::Workload => blob::Auth::Workload,
+        Auth::Spn => blob::Auth::Spn,
+        Auth::Sas => blob::Auth::Sas,
+        Auth::Key => blob::Auth::Key,
+        Auth::Cli => blob::Auth::Cli,
+    }
+}
+
+/// The table of all tiers.
+pub fn table(built: &[Built]) -> Arc<Tiers> {
+    Arc::new(Tiers::new(built.iter().map(|one| (one.row.id, one.tier.clone())).collect()))
+}
+
+/// Stages of every tier that some rule stages on, taken for this process.
+///
+/// # Errors
+/// [`Kind::Busy`] if another daemon may be alive that owns one.
+pub fn stages(
+    config: &Config,
+    built: &[Built],
+    catalog: &Catalog,
+    clock: &dyn Clock,
+) -> Result<HashMap<TierId, Arc<StageStore>>> {
+    let owner = Owner::this_process(clock)?;
+    let mut stages = HashMap::new();
+    for one in built {
+        let used = config.rules.iter().any(|rule| rule.stage == one.row.name);
+        if !used || one.tier.resident().is_none() || !one.tier.capabilities().writable {
+            continue;
+        }
+        match StageStore::claim(one.tier.clone(), catalog.id(), &owner) {
+            Ok(store) => drop(stages.insert(one.row.id, Arc::new(store))),
+            Err(error) if error.kind() == Kind::Absent => {
+                tracing::error!(tier = %one.row.name, "its stage can't be used: {error}");
+            }
+            Err(error) => return Err(error.context(format!("stage on tier {}", one.row.name))),
+        }
+    }
+    Ok(stages)
+}
+
+/// Hot stores of every tier that some rule names.
+///
+/// # Errors
+/// If such a tier has no files.
+pub fn hots(
+    config: &Config,
+    built: &[Built],
+    clock: &Arc<dyn Clock>,
+) -> Result<HashMap<TierId, Arc<HotStore>>> {
+    let used = built.iter().filter(|one| {
+        config.rules.iter().any(|rule| rule.hot.contains(&one.row.name)) && one.tier.capabilities().writable
+    });
+    used.map(|one| Ok((one.row.id, Arc::new(HotStore::new(one.tier.clone(), clock.clone())?)))).collect()
+}
+
+/// The hot stores with their water marks.
+pub fn hot_tiers(
+    config: &Config,
+    built: &[Built],
+    hots: &HashMap<TierId, Arc<HotStore>>,
+) -> HashMap<TierId, HotTier> {
+    let marked = built.iter().filter_map(|one| {
+        let store = hots.get(&one.row.id)?.clone();
+        let directory = config.tier(&one.row.name)?.directory()?;
+        let share = |percent: Percent| f64::from(percent.value()) / 100.0;
+        let (high_water, low_water) = (share(directory.high_water), share(directory.low_water));
+        Some((one.row.id, HotTier { store, high_water, low_water }))
+    });
+    marked.collect()
+}
+
+/// Id of the tier with this name.
+///
+/// # Errors
+/// [`Kind::Invalid`]; the config is checked, so this is never seen.
+pub fn id_of(built: &[Built], name: &str) -> Result<TierId> {
+    let known = built.iter().find(|one| one.row.name == name).map(|one| one.row.id);
+    known.ok_or_else(|| Error::new(Kind::Invalid, format!("there is no tier {name}")))
+}

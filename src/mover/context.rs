@@ -1,0 +1,166 @@
+//! What every job of the mover works with.
+
+use crate::catalog::{Catalog, Defaults, Observed, Replica};
+use crate::clock::Clock;
+use crate::error::{Error, Kind, Result};
+use crate::mover::MoverParts;
+use crate::mover::status::Counters;
+use crate::mover::stores::Stores;
+use crate::policy::placement::Rules;
+use crate::tier::Tier;
+use crate::types::{Generation, Ino, Invalidation, Key, TierId};
+use parking_lot::{Mutex, RwLock};
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+/// Tells the kernel (through whoever serves the mount) what to forget; must not block.
+pub type Invalidate = Arc<dyn Fn(Invalidation) + Send + Sync>;
+
+/// Whether any handle of an inode is open.
+pub type IsOpen = Arc<dyn Fn(Ino) -> bool + Send + Sync>;
+
+/// Shared by the loop and its jobs.
+pub(crate) struct Context {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) tiers: HashMap<TierId, Arc<dyn Tier>>,
+    pub(crate) rules: RwLock<Arc<Rules>>,
+    pub(crate) stores: Stores,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) runtime: Handle,
+    pub(crate) invalidate: Invalidate,
+    pub(crate) is_open: IsOpen,
+    pub(crate) host: String,
+    pub(crate) defaults: Defaults,
+    /// Blocks in flight, over all uploads.
+    pub(crate) blocks: Arc<Semaphore>,
+    pub(crate) counters: Counters,
+    pub(crate) inodes: Locks<Ino>,
+    pub(crate) keys: Locks<(TierId, Key)>,
+    /// Files an earlier daemon left open for writing, with the generation it left: a
+    /// later generation means that a program has opened the file here since.
+    pub(crate) inherited: Mutex<HashMap<Ino, Generation>>,
+    /// Files whose newest bytes are gone from their stage.
+    pub(crate) lost: Mutex<Vec<Lost>>,
+}
+
+/// A file whose newest bytes are gone: its staged file vanished behind the daemon's back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The file.
+    pub ino: Ino,
+    /// One of its paths.
+    pub path: Option<Key>,
+    /// Where the bytes should be.
+    pub tier: TierId,
+    /// Under which key.
+    pub key: Key,
+}
+
+impl Context {
+    pub(crate) fn new(parts: MoverParts) -> Self {
+        Self {
+            catalog: parts.catalog,
+            tiers: parts.tiers,
+            rules: RwLock::new(parts.rules),
+            stores: parts.stores,
+            clock: parts.clock,
+            runtime: parts.runtime,
+            invalidate: parts.invalidate,
+            is_open: parts.is_open,
+            host: parts.host,
+            defaults: parts.defaults,
+            blocks: Arc::new(Semaphore::new(parts.blocks_in_flight.max(1))),
+            counters: Counters::default(),
+            inodes: Locks::default(),
+            keys: Locks::default(),
+            inherited: Mutex::default(),
+            lost: Mutex::default(),
+        }
+    }
+
+    /// The tier of a row.
+    pub(crate) fn tier(&self, id: TierId) -> Result<Arc<dyn Tier>> {
+        self.tiers.get(&id).cloned().ok_or_else(|| {
+            Error::new(Kind::Absent, format!("tier number {} is not in the config any more", id.0))
+        })
+    }
+
+    /// The rules as they are now.
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read())
+    }
+
+    /// Runs what may wait for a disk (system calls on a tier, synced catalog commits) off the runtime's threads.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let context = Arc::clone(self);
+        match self.runtime.spawn_blocking(move || work(&context)).await {
+            Ok(result) => result,
+            Err(error) => {
+                Err(Error::new(Kind::Interrupted, "a blocking task of the mover ended early")
+                    .with_source(error))
+            }
+        }
+    }
+
+    /// Passes on what an observation changed.
+    pub(crate) fn announce(&self, observed: &Observed) {
+        for (parent, name, _) in &observed.entries {
+            (self.invalidate)(Invalidation::Entry { parent: *parent, name: name.clone() });
+        }
+        for ino in &observed.contents {
+            (self.invalidate)(Invalidation::Inode(*ino));
+        }
+    }
+
+    /// Remembers, loudly, that the newest bytes of `ino` are gone.
+    pub(crate) fn note_lost(&self, ino: Ino, replica: &Replica) {
+        let mut lost = self.lost.lock();
+        if lost.iter().any(|known| known.ino == ino) || lost.len() >= MAX_LOST {
+            return;
+        }
+        let path = self.catalog.path(ino).unwrap_or_default();
+        let shown = path.as_ref().map_or_else(|| format!("inode {ino}"), ToString::to_string);
+        tracing::error!(path = %shown, key = %replica.key, "LOST: the staged file is gone; reads fail until the file is written again or deleted");
+        lost.push(Lost { ino, path, tier: replica.tier, key: replica.key.clone() });
+    }
+}
+
+/// Lost files listed one by one; beyond that they are still refused and logged as blocked steps.
+const MAX_LOST: usize = 10_000;
+
+/// Which things are in work. Never waited for: who finds one taken comes back later, so two
+/// jobs can't wait for each other.
+#[derive(Debug)]
+pub(crate) struct Locks<T>(Arc<Mutex<HashSet<T>>>);
+
+impl<T> Default for Locks<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T: Eq + Hash + Clone> Locks<T> {
+    /// Takes `what`, or says that another job has it.
+    pub(crate) fn take(&self, what: &T) -> Result<Guard<T>> {
+        if self.0.lock().insert(what.clone()) {
+            return Ok(Guard(Arc::clone(&self.0), what.clone()));
+        }
+        Err(Error::new(Kind::Busy, "another job of the mover works on it"))
+    }
+}
+
+/// Gives back what [`Locks::take`] took.
+#[derive(Debug)]
+pub(crate) struct Guard<T: Eq + Hash>(Arc<Mutex<HashSet<T>>>, T);
+
+impl<T: Eq + Hash> Drop for Guard<T> {
+    fn drop(&mut self) {
+        self.0.lock().remove(&self.1);
+    }
+}

@@ -1,0 +1,276 @@
+//! The loop: takes events, keeps the queue fed, starts jobs, answers flushes. Decides nothing itself.
+
+use crate::error::Result;
+use crate::mover::context::Context;
+use crate::mover::flush::{FlushReport, Progress, Targets};
+use crate::mover::handle::MoverHandle;
+use crate::mover::jobs::{self, Ended};
+use crate::mover::queue::{Item, Limits, Queue, Verdict};
+use crate::mover::status::{QueueFacts, Trouble};
+use crate::types::{Seq, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+/// What can happen to the mover.
+pub(crate) enum Event {
+    /// A step was queued, a file released, or the clock moved.
+    Queued,
+    /// A job ended (`None`: it died; its step is tried again).
+    Finished(Option<Ended>),
+    /// Somebody waits for these.
+    Flush(FlushRequest),
+    /// Time for house-keeping.
+    Chores,
+    /// End now; what runs is dropped.
+    Stop(oneshot::Sender<()>),
+}
+
+/// A flush that waits for its answer.
+pub(crate) struct FlushRequest {
+    pub(crate) targets: Targets,
+    pub(crate) progress: tokio::sync::watch::Sender<Progress>,
+    pub(crate) reply: oneshot::Sender<FlushReport>,
+}
+
+struct Waiting {
+    request: FlushRequest,
+    progress: Progress,
+    blocked: Vec<Trouble>,
+}
+
+struct Engine {
+    context: Arc<Context>,
+    queue: Queue,
+    jobs: JoinSet<Ended>,
+    flushes: Vec<Waiting>,
+    events: mpsc::Receiver<Event>,
+}
+
+/// Events waiting for the loop at most; senders wait beyond that.
+const EVENTS: usize = 64;
+
+/// Steps read at a time.
+const PAGE: usize = 256;
+
+/// How often the loop looks at stages, hot copies and tombstones.
+const CHORES_EVERY: Duration = Duration::from_secs(30);
+
+/// The longest sleep: the wall clock that steps are due by may jump.
+const LONGEST_SLEEP: Duration = Duration::from_secs(5);
+
+/// Wait after the catalog itself failed.
+const CATALOG_RETRY: Duration = Duration::from_secs(1);
+
+pub(crate) fn start(context: Arc<Context>, limits: Limits) -> MoverHandle {
+    let (sender, events) = mpsc::channel(EVENTS);
+    let engine = Engine {
+        context: Arc::clone(&context),
+        queue: Queue::new(limits),
+        jobs: JoinSet::new(),
+        flushes: Vec::new(),
+        events,
+    };
+    let runtime = context.runtime.clone();
+    runtime.spawn(engine.run());
+    MoverHandle::new(context, sender)
+}
+
+impl Engine {
+    async fn run(mut self) {
+        let mut chores = tokio::time::interval(CHORES_EVERY);
+        chores.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let queued = self.context.catalog.queued();
+        loop {
+            let sleep = self.turn().await;
+            let event = tokio::select! {
+                event = self.events.recv() => match event {
+                    Some(event) => event,
+                    None => break,
+                },
+                Some(ended) = self.jobs.join_next() => Event::Finished(self.ended(ended)),
+                () = queued.notified() => Event::Queued,
+                _ = chores.tick() => Event::Chores,
+                () = tokio::time::sleep(sleep) => continue,
+            };
+            if let Event::Stop(done) = event {
+                self.jobs.shutdown().await;
+                // Whoever asked may have gone away: then nobody needs the answer.
+                let _ = done.send(());
+                break;
+            }
+            self.take(event).await;
+        }
+    }
+
+    fn ended(&self, ended: std::result::Result<Ended, tokio::task::JoinError>) -> Option<Ended> {
+        ended.inspect_err(|error| tracing::error!(%error, "a job of the mover died")).ok()
+    }
+
+    async fn take(&mut self, event: Event) {
+        match event {
+            Event::Queued => self.queue.notice(),
+            Event::Finished(Some(ended)) => self.finished(ended),
+            Event::Finished(None) => {}
+            Event::Flush(request) => self.flush(request),
+            Event::Chores => jobs::chores::run(&self.context).await,
+            // Handled where the loop ends.
+            Event::Stop(_) => {}
+        }
+    }
+
+    /// Feeds the queue, starts what is due, answers flushes; says how long there is nothing to do.
+    async fn turn(&mut self) -> Duration {
+        if let Err(error) = self.feed().await {
+            tracing::error!(%error, "the mover can't read the catalog");
+            return CATALOG_RETRY;
+        }
+        let now = self.context.clock.wall();
+        for item in self.queue.start(now) {
+            self.spawn(item);
+        }
+        self.answer_flushes();
+        self.publish();
+        self.queue.next_wake(now).map_or(LONGEST_SLEEP, |at| until(now, at).min(LONGEST_SLEEP))
+    }
+
+    async fn feed(&mut self) -> Result<()> {
+        while let Some(from) = self.queue.scan_from() {
+            let mut after = from;
+            let complete = loop {
+                let (page, full) = self
+                    .context
+                    .blocking(move |context| {
+                        let steps = context.catalog.steps(after, PAGE)?;
+                        let full = steps.len() == PAGE;
+                        Ok((
+                            steps
+                                .iter()
+                                .map(|step| jobs::brief(context, step))
+                                .collect::<Result<Vec<_>>>()?,
+                            full,
+                        ))
+                    })
+                    .await?;
+                after = page.last().map_or(after, |item| item.seq);
+                page.into_iter().for_each(|item| self.queue.offer(item, from));
+                if !full {
+                    break true;
+                }
+                if self.queue.is_satisfied() {
+                    break false;
+                }
+            };
+            self.queue.end_scan(from, complete);
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, item: Item) {
+        let context = Arc::clone(&self.context);
+        self.jobs.spawn_on(
+            async move {
+                // A task of its own, so that a panic ends the job, not the loop, and the step is known.
+                let name = (item.domain.clone(), item.seq);
+                match context.runtime.spawn(jobs::run(Arc::clone(&context), item)).await {
+                    Ok(ended) => ended,
+                    Err(error) => Ended::died(&context, name, &error),
+                }
+            },
+            &self.context.runtime,
+        );
+    }
+
+    fn finished(&mut self, ended: Ended) {
+        let Ended { domain, seq, verdict, bytes, trouble } = ended;
+        let counters = &self.context.counters;
+        counters.blocked.lock().remove(&domain);
+        if let Some(trouble) = trouble {
+            if verdict == Verdict::Blocked {
+                counters.blocked.lock().insert(domain.clone(), trouble.clone());
+            }
+            *counters.last_error.lock() = Some(trouble);
+        }
+        if verdict == Verdict::Done {
+            for flush in &mut self.flushes {
+                flush.note_done(&domain, seq, bytes);
+            }
+        }
+        self.queue.finish(&domain, seq, verdict);
+    }
+
+    fn flush(&mut self, request: FlushRequest) {
+        self.queue.notice();
+        for (domain, seq) in &request.targets.domains {
+            self.queue.hurry(domain, *seq);
+        }
+        let progress = Progress {
+            files_total: request.targets.files,
+            bytes_total: request.targets.bytes,
+            ..Progress::default()
+        };
+        self.flushes.push(Waiting { request, progress, blocked: Vec::new() });
+    }
+
+    fn answer_flushes(&mut self) {
+        let queue = &self.queue;
+        let blocked = self.context.counters.blocked.lock().clone();
+        let mut ended = Vec::new();
+        let mut index = 0;
+        while index < self.flushes.len() {
+            let flush = &mut self.flushes[index];
+            flush.request.targets.domains.retain(|domain, seq| !queue.is_past(domain, *seq));
+            let left = &flush.request.targets.domains;
+            let stuck = left.keys().all(|domain| queue.is_blocked(domain));
+            flush.blocked = left.keys().filter_map(|domain| blocked.get(domain).cloned()).collect();
+            if stuck || flush.request.reply.is_closed() {
+                ended.push(self.flushes.swap_remove(index));
+            } else {
+                index += 1;
+            }
+        }
+        ended.into_iter().for_each(Waiting::answer);
+        // The domains of a flush that arrived before their steps were read are hurried now.
+        for flush in &self.flushes {
+            for (domain, seq) in &flush.request.targets.domains {
+                self.queue.settle_no_more(domain, *seq);
+            }
+        }
+    }
+
+    fn publish(&self) {
+        *self.context.counters.queue.lock() = QueueFacts {
+            waiting: self.queue.len(),
+            running: self.queue.running(),
+            oldest: self.queue.oldest(),
+        };
+    }
+}
+
+impl Waiting {
+    fn note_done(&mut self, domain: &str, seq: Seq, bytes: u64) {
+        if self.request.targets.domains.get(domain).is_none_or(|last| *last < seq) {
+            return;
+        }
+        self.progress.files_done += 1;
+        self.progress.bytes_done = (self.progress.bytes_done + bytes).min(self.progress.bytes_total);
+        self.request.progress.send_replace(self.progress);
+    }
+
+    fn answer(self) {
+        let report = FlushReport {
+            progress: self.progress,
+            complete: self.request.targets.domains.is_empty(),
+            timed_out: false,
+            blocked: self.blocked,
+            open: self.request.targets.open,
+        };
+        // A flush whose asker left is over all the same.
+        let _ = self.request.reply.send(report);
+    }
+}
+
+fn until(now: Timestamp, at: Timestamp) -> Duration {
+    Duration::from_nanos(u64::try_from(at.0.saturating_sub(now.0)).unwrap_or(0))
+}

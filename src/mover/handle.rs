@@ -1,0 +1,164 @@
+//! The mover as others see it: flush, drain, status, stop.
+
+use crate::error::{Error, Kind, Result};
+use crate::mover::context::Context;
+use crate::mover::engine::{Event, FlushRequest};
+use crate::mover::flush::{self, FlushReport, FlushScope, PROGRESS_EVERY, Progress};
+use crate::mover::status::MoverStatus;
+use crate::policy::placement::Rules;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Talks to a running mover. Cheap to clone.
+#[derive(Clone)]
+pub struct MoverHandle {
+    context: Arc<Context>,
+    events: mpsc::Sender<Event>,
+}
+
+impl std::fmt::Debug for MoverHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MoverHandle").finish_non_exhaustive()
+    }
+}
+
+impl MoverHandle {
+    pub(crate) fn new(context: Arc<Context>, events: mpsc::Sender<Event>) -> Self {
+        Self { context, events }
+    }
+
+    /// Waits until everything in `scope` that was closed, renamed, deleted or changed before this call is at home, with
+    /// everything before it in its order domains. Settling ends at once. A file that an earlier daemon left open is taken as
+    /// closed if `scope` names it.
+    ///
+    /// # Errors
+    /// Only if the catalog fails or the mover stops; what can't be flushed is in the report.
+    pub async fn flush(&self, scope: FlushScope, deadline: Duration) -> Result<FlushReport> {
+        let (progress, _) = watch::channel(Progress::default());
+        self.flush_watched(scope, deadline, progress).await
+    }
+
+    /// As [`MoverHandle::flush`], telling `progress` how far it is.
+    ///
+    /// # Errors
+    /// As [`MoverHandle::flush`].
+    pub async fn flush_watched(
+        &self,
+        scope: FlushScope,
+        deadline: Duration,
+        progress: watch::Sender<Progress>,
+    ) -> Result<FlushReport> {
+        let targets = self
+            .context
+            .blocking(move |context| {
+                flush::close_inherited(context, &scope)?;
+                flush::targets(context, &scope)
+            })
+            .await?;
+        let open = targets.open.clone();
+        let start =
+            Progress { files_total: targets.files, bytes_total: targets.bytes, ..Progress::default() };
+        progress.send_replace(start);
+        let (reply, mut answer) = oneshot::channel();
+        self.send(Event::Flush(FlushRequest { targets, progress: progress.clone(), reply })).await?;
+        let sent_before = self.context.counters.sent_bytes.load(Ordering::Relaxed);
+        let end = tokio::time::sleep(deadline);
+        tokio::pin!(end);
+        let mut look = tokio::time::interval(PROGRESS_EVERY);
+        loop {
+            tokio::select! {
+                answer = &mut answer => return answer.map_err(|closed| stopped().with_source(closed)),
+                () = &mut end => {
+                    let progress = *progress.borrow();
+                    return Ok(FlushReport { progress, timed_out: true, open, ..FlushReport::default() });
+                }
+                _ = look.tick() => {
+                    let sent = self.context.counters.sent_bytes.load(Ordering::Relaxed) - sent_before;
+                    progress.send_modify(|now| now.bytes_done = now.bytes_done.max(sent.min(now.bytes_total)));
+                }
+            }
+        }
+    }
+
+    /// What a flush of `scope` would have to wait for, without asking for it.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    pub async fn pending(&self, scope: FlushScope) -> Result<FlushReport> {
+        let targets = self.context.blocking(move |context| flush::targets(context, &scope)).await?;
+        let progress =
+            Progress { files_total: targets.files, bytes_total: targets.bytes, ..Progress::default() };
+        let complete = targets.files == 0;
+        Ok(FlushReport { progress, complete, open: targets.open, ..FlushReport::default() })
+    }
+
+    /// Flushes everything; for unmount.
+    ///
+    /// # Errors
+    /// As [`MoverHandle::flush`].
+    pub async fn drain(&self, deadline: Duration) -> Result<FlushReport> {
+        self.flush(FlushScope::All, deadline).await
+    }
+
+    /// How it is doing.
+    ///
+    /// # Errors
+    /// If the catalog can't be read.
+    pub fn status(&self) -> Result<MoverStatus> {
+        let counters = &self.context.counters;
+        let queue = *counters.queue.lock();
+        let mut status = MoverStatus {
+            queued: queue.waiting as u64,
+            in_flight: queue.running as u64,
+            oldest: queue.oldest,
+            committed_files: counters.committed_files.load(Ordering::Relaxed),
+            committed_bytes: counters.committed_bytes.load(Ordering::Relaxed),
+            sent_bytes: counters.sent_bytes.load(Ordering::Relaxed),
+            deleted: counters.deleted.load(Ordering::Relaxed),
+            moved: counters.moved.load(Ordering::Relaxed),
+            conflicts: counters.conflicts.load(Ordering::Relaxed),
+            retries: counters.retries.load(Ordering::Relaxed),
+            leftovers: counters.leftovers.load(Ordering::Relaxed),
+            blocked: counters.blocked.lock().values().cloned().collect(),
+            last_error: counters.last_error.lock().clone(),
+            lost: self.context.lost.lock().clone(),
+            ..MoverStatus::default()
+        };
+        for (_, counts) in self.context.catalog.counts()? {
+            status.dirty_files += counts.staged_files;
+            status.dirty_bytes += counts.staged_bytes;
+        }
+        Ok(status)
+    }
+
+    /// Uses other rules from now on.
+    pub fn set_rules(&self, rules: Arc<Rules>) {
+        *self.context.rules.write() = rules;
+        self.wake();
+    }
+
+    /// Looks at the queue and the clock now.
+    pub fn wake(&self) {
+        // A full channel means that the loop is about to look anyway.
+        let _ = self.events.try_send(Event::Queued);
+    }
+
+    /// Ends the loop. Jobs under way are dropped: the next start goes on where they were.
+    pub async fn stop(&self) {
+        let (done, ended) = oneshot::channel();
+        if self.send(Event::Stop(done)).await.is_ok() {
+            // An error means that the loop ended by itself.
+            let _ = ended.await;
+        }
+    }
+
+    async fn send(&self, event: Event) -> Result<()> {
+        self.events.send(event).await.map_err(|closed| stopped().with_source(closed.to_string()))
+    }
+}
+
+fn stopped() -> Error {
+    Error::new(Kind::Interrupted, "the mover is stopped")
+}

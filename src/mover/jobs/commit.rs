@@ -1,0 +1,266 @@
+//! How one key on a tier gets new content: a row before the act, the act under a condition, a row
+//! after it. A lost reply is recognised by the write id; anything else in the way is a conflict.
+
+use crate::catalog::{Inode, Replica};
+use crate::error::{Error, Kind, Result};
+use crate::failpoint;
+use crate::mover::context::Context;
+use crate::mover::jobs::subject::Target;
+use crate::mover::jobs::{Flow, Halt, attrs, conflict, outcome_is_unknown};
+use crate::tier::{NativeId, Object, RenameMode, Resident, Special, Tier, Upload};
+use crate::types::{Attrs, Condition, FileKind, Generation, Key, Version};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// What puts content under a key.
+pub(crate) enum Act {
+    /// All bytes in one request.
+    Put(Bytes),
+    /// Blocks that were sent before.
+    Upload { upload: Arc<dyn Upload>, blocks: u64 },
+    /// A directory, symlink or node.
+    Special(Special),
+    /// A copy inside the tier.
+    Copy { from: Key, version: Version },
+    /// A native rename of the file with this `st_ino`.
+    Rename { from: Key, native_ino: u64 },
+    /// One more native name.
+    Link { from: Key, native_ino: u64 },
+    /// New attributes for the content that is there.
+    Attributes(Version),
+}
+
+impl Act {
+    fn native_ino(&self) -> Option<u64> {
+        match self {
+            Self::Rename { native_ino, .. } | Self::Link { native_ino, .. } => Some(*native_ino),
+            _ => None,
+        }
+    }
+}
+
+/// Puts `generation` of `inode` under `target` by `act`.
+pub(crate) async fn commit(
+    context: &Arc<Context>,
+    inode: &Inode,
+    generation: Generation,
+    target: &Target,
+    act: Act,
+) -> Flow<()> {
+    let write_id = attrs::write_id(generation, inode.attr_generation, act.native_ino());
+    let attrs = attrs::of(context, inode, target.tier.as_ref(), &write_id)?;
+    let (ino, place, name, id) = (inode.attr.ino, target.place.id, target.name.clone(), write_id.clone());
+    context.blocking(move |context| context.catalog.begin_commit(ino, place, &name, &id)).await?;
+    failpoint::pass("commit_begun");
+    let version = match perform(context, inode, target, &act, &attrs).await {
+        Ok(version) => version,
+        Err(error) => after_failure(context, inode, target, &act, &write_id, error).await?,
+    };
+    failpoint::pass("committed_not_recorded");
+    record(context, inode, generation, target, version).await?;
+    failpoint::pass("recorded_not_dropped");
+    Ok(())
+}
+
+async fn perform(
+    context: &Arc<Context>,
+    inode: &Inode,
+    target: &Target,
+    act: &Act,
+    attrs: &Attrs,
+) -> Result<Version> {
+    let (tier, key) = (&target.tier, &target.key);
+    let condition = target.condition();
+    match act {
+        Act::Put(bytes) => tier.put(key, bytes.clone(), attrs, &condition).await,
+        Act::Upload { upload, blocks } => upload.commit(*blocks, attrs, &condition).await,
+        Act::Special(special) => tier.put_special(key, special, attrs, &condition).await,
+        Act::Copy { from, version } => tier.copy(from, version, key, attrs, &condition).await,
+        Act::Attributes(version) => tier.set_attrs(key, version, attrs).await,
+        Act::Rename { from, .. } => {
+            let (from, inode) = (from.clone(), inode.clone());
+            natively(context, target, move |context, resident, key| {
+                attrs::apply(context, &inode, resident, &from)?;
+                let mode =
+                    if condition == Condition::Absent { RenameMode::NoReplace } else { RenameMode::Replace };
+                check(resident, key, &condition)?;
+                resident.rename(&from, key, mode)
+            })
+            .await
+        }
+        Act::Link { from, .. } => {
+            let from = from.clone();
+            natively(context, target, move |_, resident, key| {
+                check(resident, key, &condition)?;
+                if matches!(condition, Condition::Matches(_)) {
+                    resident.unlink(key)?;
+                }
+                resident.link(&from, key)
+            })
+            .await
+        }
+    }
+}
+
+/// Runs `act` on the resident side of the target's tier and makes its directory durable.
+async fn natively(
+    context: &Arc<Context>,
+    target: &Target,
+    act: impl FnOnce(&Context, &dyn Resident, &Key) -> Result<()> + Send + 'static,
+) -> Result<Version> {
+    let (tier, key) = (Arc::clone(&target.tier), target.key.clone());
+    context
+        .blocking(move |context| {
+            let resident = resident(tier.as_ref())?;
+            make_parents(resident, &key)?;
+            act(context, resident, &key)?;
+            if let Some((parent, _)) = key.split() {
+                resident.sync_directory(&parent)?;
+            }
+            Ok(resident.stat(&key)?.version)
+        })
+        .await
+}
+
+pub(crate) fn resident(tier: &dyn Tier) -> Result<&dyn Resident> {
+    tier.resident().ok_or_else(|| {
+        Error::new(Kind::Unsupported, format!("tier {} is not a directory of this machine", tier.name()))
+    })
+}
+
+/// Makes the directories above `key`.
+pub(crate) fn make_parents(resident: &dyn Resident, key: &Key) -> Result<()> {
+    key.split().map_or(Ok(()), |(parent, _)| resident.ensure_directory(&parent))
+}
+
+fn check(resident: &dyn Resident, key: &Key, condition: &Condition) -> Result<()> {
+    let Condition::Matches(expected) = condition else { return Ok(()) };
+    if resident.stat(key)?.version == *expected {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Changed, format!("{key} was changed by somebody else")))
+}
+
+impl Target {
+    /// What the tier must have under the key for a write to be ours to make.
+    pub(crate) fn condition(&self) -> Condition {
+        match self.row.as_ref().and_then(|row| row.version.clone()) {
+            Some(version) => Condition::Matches(version),
+            None => Condition::Absent,
+        }
+    }
+}
+
+/// The act failed: finds out whether it happened all the same (then answers the version), or what is in the way.
+async fn after_failure(
+    context: &Arc<Context>,
+    inode: &Inode,
+    target: &Target,
+    act: &Act,
+    write_id: &str,
+    error: Error,
+) -> Flow<Version> {
+    if outcome_is_unknown(error.kind()) {
+        // The row keeps the write id; the next try asks the tier.
+        return Err(error.into());
+    }
+    if !matches!(error.kind(), Kind::Changed | Kind::Exists | Kind::NotFound) {
+        abort(context, target)?;
+        return Err(error.into());
+    }
+    match target.tier.head(&target.key).await {
+        Ok(object) if is_ours(&object, write_id) => Ok(object.version),
+        Ok(object) if inode.attr.kind == FileKind::Directory && object.kind == FileKind::Directory => {
+            Ok(object.version)
+        }
+        // The target is as expected: then it is the source that is not.
+        Ok(object) if target.condition() == Condition::Matches(object.version.clone()) => {
+            abort(context, target)?;
+            Err(Halt::Failed(error))
+        }
+        // No content of ours is at stake.
+        Ok(_) if matches!(act, Act::Attributes(_)) => {
+            abort(context, target)?;
+            Err(Halt::Failed(error))
+        }
+        Ok(object) => {
+            abort(context, target)?;
+            conflict::resolve(context, inode, target, object).await?;
+            Err(Halt::Again)
+        }
+        Err(gone) if gone.kind() == Kind::NotFound => {
+            abort(context, target)?;
+            if target.condition() == Condition::Absent || matches!(act, Act::Attributes(_)) {
+                return Err(Halt::Failed(error));
+            }
+            // Somebody deleted what we were to overwrite: ours is the newest then.
+            context.catalog.deleted(target.place.id, &target.name)?;
+            Err(Halt::Again)
+        }
+        Err(unknown) => Err(unknown.into()),
+    }
+}
+
+fn abort(context: &Context, target: &Target) -> Result<()> {
+    context.catalog.abort_commit(target.place.id, &target.name)
+}
+
+/// Whether the commit with this write id made `object`.
+pub(crate) fn is_ours(object: &Object, write_id: &str) -> bool {
+    match attrs::native_ino_of(write_id) {
+        Some(ino) => object.native.is_some_and(|native| native.ino == ino),
+        None => object.attrs.write_id.as_deref() == Some(write_id),
+    }
+}
+
+/// Writes down that the target holds `generation` in `version`.
+async fn record(
+    context: &Arc<Context>,
+    inode: &Inode,
+    generation: Generation,
+    target: &Target,
+    version: Version,
+) -> Flow<()> {
+    let (ino, attr_generation) = (inode.attr.ino, inode.attr_generation);
+    let (tier, place, name, key) =
+        (Arc::clone(&target.tier), target.place.id, target.name.clone(), target.key.clone());
+    context
+        .blocking(move |context| {
+            let native = native_id(tier.as_ref(), &key)?;
+            context.catalog.commit_if(ino, generation, attr_generation, place, &name, &version, native)?;
+            Ok(())
+        })
+        .await?;
+    Ok(())
+}
+
+fn native_id(tier: &dyn Tier, key: &Key) -> Result<Option<NativeId>> {
+    tier.resident().map_or(Ok(None), |resident| Ok(resident.stat(key)?.native))
+}
+
+/// Learns the outcome of a commit whose reply never came.
+pub(crate) async fn resolve(context: &Arc<Context>, row: &Replica) -> Flow<()> {
+    let Some(write_id) = row.write_id.clone() else { return Ok(()) };
+    let tier = context.tier(row.tier)?;
+    let object = match tier.head(&row.key).await {
+        Ok(object) => Some(object),
+        Err(error) if error.kind() == Kind::NotFound => None,
+        Err(error) => return Err(error.into()),
+    };
+    let (place, name) = (row.place, row.name.clone());
+    let ours = object.filter(|object| is_ours(object, &write_id));
+    let (Some(object), Some(ino), Some((generation, attr_generation))) =
+        (ours, row.ino, attrs::parse_write_id(&write_id))
+    else {
+        context.catalog.abort_commit(place, &name)?;
+        return Ok(());
+    };
+    tracing::info!(key = %row.key, "a commit whose reply was lost had succeeded");
+    context
+        .blocking(move |context| {
+            let (version, native) = (&object.version, object.native);
+            context.catalog.commit_if(ino, generation, attr_generation, place, &name, version, native)
+        })
+        .await?;
+    Ok(())
+}

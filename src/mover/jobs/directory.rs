@@ -1,0 +1,229 @@
+//! Directories: a marker or a native directory at home, and the prefixes that a rename left behind.
+//!
+//! A renamed directory goes on owning its old prefix on each tier, so that nothing had to move before the
+//! answer. Here its content follows: by one native rename where a tier can do that, else child by child,
+//! depth first, with a page of names in memory per level. Each child's key is moved as it is: content that is still
+//! staged keeps its own place in the order.
+
+use crate::catalog::{DirEntry, Found, Observation, Place, Scope};
+use crate::error::{Error, Kind, Result};
+use crate::failpoint;
+use crate::mover::context::Context;
+use crate::mover::jobs::commit::{Act, commit, make_parents, resident};
+use crate::mover::jobs::subject::{Subject, Target};
+use crate::mover::jobs::{Flow, Halt, attrs, conflict, reconcile, relocate, tidy};
+use crate::tier::{RenameMode, Special};
+use crate::types::{FileKind, Ino};
+use std::sync::Arc;
+
+/// Names in memory per level.
+const PAGE: usize = 128;
+
+/// Names asked of a tier at a time.
+const LIST: usize = 1000;
+
+/// A directory whose content is being moved.
+struct Frame {
+    dir: Ino,
+    after: u64,
+}
+
+/// Brings the homes of a directory in line, with everything that lies under prefixes it had before.
+pub(crate) async fn reconcile(context: &Arc<Context>, subject: &Subject, domain: &str) -> Flow<()> {
+    move_whole(context, subject).await?;
+    if strays(context, subject.ino())?.is_empty() {
+        return settle(context, subject.ino(), domain).await;
+    }
+    settle_marker(context, subject.ino(), domain).await?;
+    let mut stack = vec![open(context, subject.ino()).await?];
+    while let Some(frame) = stack.last_mut() {
+        let page = context.catalog.entries(frame.dir, frame.after, PAGE)?;
+        let Some(last) = page.last() else {
+            let dir = frame.dir;
+            stack.pop();
+            settle(context, dir, domain).await?;
+            continue;
+        };
+        frame.after = last.cookie;
+        if let Some((resume, child)) = page_of_children(context, page, domain).await? {
+            frame.after = resume;
+            stack.push(open(context, child).await?);
+        }
+    }
+    Ok(())
+}
+
+/// Moves the files of a page; stops at a directory that has prefixes to leave, with the cookie after which to go on.
+async fn page_of_children(
+    context: &Arc<Context>,
+    page: Vec<DirEntry>,
+    domain: &str,
+) -> Flow<Option<(u64, Ino)>> {
+    for entry in page {
+        let ino = entry.inode.attr.ino;
+        if entry.inode.attr.kind != FileKind::Directory {
+            reconcile::follow(context, ino, domain).await?;
+        } else if strays(context, ino)?.is_empty() {
+            tidy::leftovers(context, ino, domain).await?;
+        } else {
+            settle_marker(context, ino, domain).await?;
+            // Another name may have the same cookie: what is done already is cheap to look at again.
+            return Ok(Some((entry.cookie - 1, ino)));
+        }
+    }
+    Ok(None)
+}
+
+/// Begins with a directory: names that nobody has listed yet are imported, so that they come along.
+async fn open(context: &Arc<Context>, dir: Ino) -> Flow<Frame> {
+    for place in strays(context, dir)?.iter().filter(|place| !place.listed) {
+        import(context, place).await?;
+    }
+    Ok(Frame { dir, after: 0 })
+}
+
+async fn import(context: &Arc<Context>, place: &Place) -> Flow<()> {
+    let tier = context.tier(place.tier)?;
+    let mut from = None;
+    loop {
+        let began = context.clock.wall();
+        let page = match tier.list(&place.key, b"", from, LIST).await {
+            Ok(page) => page,
+            Err(error) if error.kind() == Kind::NotFound => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let found = page
+            .entries
+            .iter()
+            .map(|entry| Ok(Found { entry, standing: conflict::standing(context, place, &entry.name)? }))
+            .collect::<Result<Vec<_>>>()?;
+        let observed = context.catalog.observe(&Observation {
+            place: place.id,
+            began,
+            found,
+            scope: Scope::Found,
+            defaults: context.defaults,
+            holds_owner_and_mode: tier.capabilities().owner_and_mode,
+            markers: tier.resident().is_none(),
+        })?;
+        context.announce(&observed);
+        match page.next {
+            Some(next) => from = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Places of `dir` that it should not have: not native, or on a tier that can't be home of anything in it.
+pub(crate) fn strays(context: &Context, dir: Ino) -> Result<Vec<Place>> {
+    let Some(path) = context.catalog.path(dir)? else { return Ok(Vec::new()) };
+    let wanted = context.rules().tiers_under(&path);
+    let mut strays = Vec::new();
+    for place in context.catalog.places(dir)? {
+        let native = context.catalog.native_place(dir, place.tier)?;
+        let is_native = native.is_some_and(|native| native.id == place.id);
+        if conflict::is_known(context, place.tier) && !(is_native && wanted.contains(&place.tier)) {
+            strays.push(place);
+        }
+    }
+    Ok(strays)
+}
+
+/// One native rename per directory tier that may hold the directory, where nothing is in the way.
+async fn move_whole(context: &Arc<Context>, subject: &Subject) -> Flow<()> {
+    let Some(name) = subject.names.first() else { return Ok(()) };
+    let wanted = context.rules().tiers_under(&name.path);
+    for place in strays(context, subject.ino())? {
+        let tier = context.tier(place.tier)?;
+        if tier.resident().is_none() || !wanted.contains(&place.tier) {
+            continue;
+        }
+        let parent = context.catalog.ensure_place(name.parent, place.tier)?;
+        if context.catalog.native_place(subject.ino(), place.tier)?.is_some() {
+            continue;
+        }
+        let (from, to) = (place.key.clone(), parent.key.join(&name.name)?);
+        let moved = context
+            .blocking(move |_| {
+                let resident = resident(tier.as_ref())?;
+                make_parents(resident, &to)?;
+                match resident.rename(&from, &to, RenameMode::NoReplace) {
+                    // Done by an earlier try, or never made natively.
+                    Err(error) if error.kind() == Kind::NotFound => Ok(true),
+                    Err(error) if error.kind() == Kind::Exists => Ok(false),
+                    other => other.map(|()| true),
+                }
+            })
+            .await?;
+        failpoint::pass("directory_moved_not_recorded");
+        if moved {
+            context.catalog.move_place(place.id, parent.id, &name.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// The directory itself: its marker or native directory at home, and nothing under its old keys.
+async fn settle(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<()> {
+    settle_marker(context, dir, domain).await?;
+    for place in strays(context, dir)? {
+        let tier = context.tier(place.tier)?;
+        let key = place.key.clone();
+        if tier.resident().is_some() {
+            context.blocking(move |_| remove_empty(resident(tier.as_ref())?.rmdir(&key))).await?;
+        }
+        // Keys in it that were deleted meanwhile wait for their own steps.
+        context.catalog.give_up_place(place.id)?;
+    }
+    tidy::leftovers(context, dir, domain).await
+}
+
+fn remove_empty(result: Result<()>) -> Result<()> {
+    match result {
+        Err(error) if error.kind() == Kind::NotFound => Ok(()),
+        // Made there by another program since it was listed: look again.
+        Err(error) if error.kind() == Kind::NotEmpty => {
+            Err(Error::new(Kind::Busy, "a directory that was moved away has new entries").with_source(error))
+        }
+        other => other,
+    }
+}
+
+/// Makes the directory known at its home.
+async fn settle_marker(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<()> {
+    let Some(subject) = Subject::look(context, dir)? else { return Ok(()) };
+    let Some(name) = subject.names.first() else { return Ok(()) };
+    let mut target = name.target(context)?;
+    let lock = (target.place.tier, target.key.clone());
+    let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
+    if target.tier.resident().is_some() {
+        return make_native(context, &subject, &target).await;
+    }
+    relocate::make_way(context, dir, &mut target, domain).await?;
+    let inode = &subject.inode;
+    if !target.holds_content(inode) {
+        let act = Act::Special(Special::Directory);
+        return reconcile::catalog_supplies(commit(context, inode, inode.generation, &target, act).await);
+    }
+    if !target.holds_attributes(inode) {
+        return reconcile::attributes(context, &subject, &target).await;
+    }
+    Ok(())
+}
+
+/// A real directory has no row but its place.
+async fn make_native(context: &Arc<Context>, subject: &Subject, target: &Target) -> Flow<()> {
+    context.catalog.ensure_place(subject.ino(), target.place.tier)?;
+    let (tier, key, inode) = (Arc::clone(&target.tier), target.key.clone(), subject.inode.clone());
+    let make = move |context: &Context| {
+        let resident = resident(tier.as_ref())?;
+        make_parents(resident, &key)?;
+        match resident.mkdir(&key, inode.attr.mode) {
+            Err(error) if error.kind() != Kind::Exists => return Err(error),
+            _ => {}
+        }
+        attrs::apply(context, &inode, resident, &key)
+    };
+    context.blocking(make).await?;
+    Ok(())
+}

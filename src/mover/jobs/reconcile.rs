@@ -1,0 +1,199 @@
+//! Reconcile: bring the homes of one inode in line with the catalog.
+
+use crate::catalog::{Replica, Step, WriteState};
+use crate::error::{Error, Kind};
+use crate::mover::context::Context;
+use crate::mover::jobs::commit::{Act, commit, resident};
+use crate::mover::jobs::subject::{Subject, Target};
+use crate::mover::jobs::{Flow, Halt, conflict, directory, relocate, tidy, upload};
+use crate::mover::status::Counters;
+use crate::tier::Special;
+use crate::types::{FileKind, Ino};
+use std::sync::Arc;
+
+/// Looks at a changing file at most so often before others get their turn.
+const ROUNDS: usize = 8;
+
+/// Does a reconcile step; answers the bytes that reached home.
+pub(crate) async fn run(context: &Arc<Context>, step: &Step, ino: Ino) -> Flow<u64> {
+    let _turn = context.inodes.take(&ino).map_err(|_busy| Halt::Again)?;
+    let mut bytes = 0;
+    for _ in 0..ROUNDS {
+        let Some(subject) = Subject::look(context, ino)? else {
+            context.catalog.finish_step(step.seq)?;
+            return Ok(bytes);
+        };
+        match round(context, step, &subject).await {
+            Ok(sent) => {
+                bytes += sent;
+                if super::finish(context, step.seq)? {
+                    return Ok(bytes);
+                }
+            }
+            Err(Halt::Again) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Err(Halt::Again)
+}
+
+async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u64> {
+    if subject.inode.attr.kind == FileKind::Directory {
+        directory::reconcile(context, subject, &step.domain).await?;
+        return Ok(0);
+    }
+    if is_open(subject) {
+        return Err(Halt::Open);
+    }
+    let mut bytes = 0;
+    for name in &subject.names {
+        let mut target = name.target(context)?;
+        bytes += bring(context, subject, &mut target, &step.domain).await?;
+    }
+    tidy::leftovers(context, subject.ino(), &step.domain).await?;
+    tidy::staged(context, subject.ino()).await?;
+    Ok(bytes)
+}
+
+/// The directory of `ino` moved: the copies of the file follow, whichever generation they hold. Newer content that is
+/// still staged is committed by its own step, in its own turn.
+pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, domain: &str) -> Flow<()> {
+    let _turn = context.inodes.take(&ino).map_err(|_busy| Halt::Again)?;
+    let Some(subject) = Subject::look(context, ino)? else { return Ok(()) };
+    let strays = relocate::strays(context, &subject)?;
+    let Some(newest) = strays.iter().filter(|stray| has_content(stray)).max_by_key(|stray| stray.generation)
+    else {
+        return tidy::leftovers(context, ino, domain).await;
+    };
+    for name in &subject.names {
+        let mut target = name.target(context)?;
+        if subject.inode.state == WriteState::Clean {
+            bring(context, &subject, &mut target, domain).await?;
+            continue;
+        }
+        let lock = (target.place.tier, target.key.clone());
+        let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
+        relocate::make_way(context, ino, &mut target, domain).await?;
+        if !target.row.as_ref().is_some_and(|row| row.ino == Some(ino) && row.generation >= newest.generation)
+        {
+            relocate::transfer(context, &subject.inode, newest, &target).await?;
+        }
+    }
+    tidy::leftovers(context, ino, domain).await
+}
+
+fn has_content(replica: &Replica) -> bool {
+    replica.generation.0 != 0 && replica.version.is_some()
+}
+
+/// Its bytes are not fixed yet.
+pub(crate) fn is_open(subject: &Subject) -> bool {
+    matches!(subject.inode.state, WriteState::Writing | WriteState::ClosedOpen)
+}
+
+/// Makes `target` hold the newest content and attributes; answers the bytes that reached it.
+async fn bring(context: &Arc<Context>, subject: &Subject, target: &mut Target, domain: &str) -> Flow<u64> {
+    let lock = (target.place.tier, target.key.clone());
+    let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
+    relocate::make_way(context, subject.ino(), target, domain).await?;
+    let inode = &subject.inode;
+    if target.holds_content(inode) {
+        if !target.holds_attributes(inode) {
+            attributes(context, subject, target).await?;
+        }
+        return Ok(0);
+    }
+    let special = match inode.attr.kind {
+        FileKind::Regular => return content(context, subject, target).await,
+        FileKind::Symlink => Special::Symlink(inode.target.clone().unwrap_or_default()),
+        kind => Special::Node { kind, rdev: inode.attr.rdev },
+    };
+    catalog_supplies(commit(context, inode, inode.generation, target, Act::Special(special)).await)?;
+    Ok(0)
+}
+
+/// What a tier can't hold at all (a fifo on Blob) lives in the catalog only.
+pub(crate) fn catalog_supplies(result: Flow<()>) -> Flow<()> {
+    match result {
+        Err(Halt::Failed(error)) if error.kind() == Kind::Unsupported => Ok(()),
+        other => other,
+    }
+}
+
+/// Tells the tier the newest attributes of content that is there.
+pub(crate) async fn attributes(context: &Arc<Context>, subject: &Subject, target: &Target) -> Flow<()> {
+    let Some(version) = target.row.as_ref().and_then(|row| row.version.clone()) else {
+        return Err(Halt::Again);
+    };
+    let inode = &subject.inode;
+    match commit(context, inode, inode.generation, target, Act::Attributes(version)).await {
+        // Changed behind our back: nothing of ours is lost, so their version is taken in.
+        Err(Halt::Failed(error)) if matches!(error.kind(), Kind::Changed | Kind::NotFound) => {
+            conflict::look_at(context, &target.place, &target.name).await?;
+            Err(Halt::Again)
+        }
+        other => catalog_supplies(other),
+    }
+}
+
+async fn content(context: &Arc<Context>, subject: &Subject, target: &mut Target) -> Flow<u64> {
+    let inode = &subject.inode;
+    let Some(source) = subject.sources(context, target.place.tier).into_iter().next() else {
+        let text = format!("no tier has the newest content of inode {}", subject.ino());
+        return Err(Error::new(Kind::Corrupt, text).into());
+    };
+    if source.tier == target.place.tier
+        && let Some(act) = inside(context, subject, &source, target).await?
+    {
+        match commit(context, inode, source.generation, target, act).await {
+            Err(Halt::Failed(error)) if error.kind() == Kind::Unsupported => target.refresh(context)?,
+            Err(Halt::Failed(error)) if matches!(error.kind(), Kind::Changed | Kind::NotFound) => {
+                return Err(relocate::source_changed(context, &source, error).await);
+            }
+            other => {
+                other?;
+                Counters::add(&context.counters.moved, 1);
+                return note(context, inode.attr.size);
+            }
+        }
+    }
+    let sealed = Arc::new(upload::seal(context, &source).await?);
+    let act = upload::send(context, &sealed, target).await?;
+    upload::may_commit(context, &sealed, inode, target).await?;
+    commit(context, inode, source.generation, target, act).await?;
+    note(context, sealed.size)
+}
+
+fn note(context: &Context, bytes: u64) -> Flow<u64> {
+    Counters::add(&context.counters.committed_files, 1);
+    Counters::add(&context.counters.committed_bytes, bytes);
+    Ok(bytes)
+}
+
+/// The act that needs no bytes to pass through here, if there is one.
+async fn inside(
+    context: &Arc<Context>,
+    subject: &Subject,
+    source: &Replica,
+    target: &Target,
+) -> Flow<Option<Act>> {
+    let tier = Arc::clone(&target.tier);
+    if tier.resident().is_none() {
+        let version = source.version.clone().filter(|_| !source.staged);
+        return Ok(version.map(|version| Act::Copy { from: source.key.clone(), version }));
+    }
+    let from = source.key.clone();
+    let stat = move |_: &Context| Ok(resident(tier.as_ref())?.stat(&from)?.native);
+    let native = match context.blocking(stat).await {
+        Ok(native) => native,
+        // The upload from this source says what is wrong with it.
+        Err(error) if error.kind() == Kind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let Some(native_ino) = native.map(|native| native.ino) else { return Ok(None) };
+    let from = source.key.clone();
+    if !subject.is_native(context, source)? {
+        return Ok(Some(Act::Rename { from, native_ino }));
+    }
+    Ok(target.tier.capabilities().hard_links.then_some(Act::Link { from, native_ino }))
+}

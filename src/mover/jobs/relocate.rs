@@ -1,0 +1,136 @@
+//! Keys that are in the way, and copies that must follow their file to another key.
+
+use crate::catalog::{Inode, Replica};
+use crate::error::{Error, Kind, Result};
+use crate::mover::context::Context;
+use crate::mover::flush::found;
+use crate::mover::jobs::commit::{Act, commit, resident, resolve};
+use crate::mover::jobs::subject::{Subject, Target};
+use crate::mover::jobs::{Flow, Halt, conflict, upload};
+use crate::mover::status::Counters;
+use crate::types::Ino;
+use std::sync::Arc;
+
+/// Sees to it that `target` may be written for `ino`: the outcome of an earlier commit is learned, and the only
+/// copy of another file that lies there is copied away.
+pub(crate) async fn make_way(
+    context: &Arc<Context>,
+    ino: Ino,
+    target: &mut Target,
+    domain: &str,
+) -> Flow<()> {
+    target.refresh(context)?;
+    let Some(row) = target.row.clone() else { return Ok(()) };
+    if row.write_id.is_some() {
+        resolve(context, &row).await?;
+        target.refresh(context)?;
+    }
+    let Some(row) = target.row.clone() else { return Ok(()) };
+    match row.ino {
+        Some(other) if other != ino && row.generation.0 != 0 && row.version.is_some() => {
+            evacuate(context, other, &row, domain).await?;
+            target.refresh(context)?;
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Copies the only copy of `other`, which lies under a key that another file must have now, to `.tierfs/moved/<ino>` on the
+/// same tier; its own step brings it to its native key later.
+async fn evacuate(context: &Arc<Context>, other: Ino, row: &Replica, domain: &str) -> Flow<()> {
+    let Some(inode) = found(context.catalog.inode(other))? else { return Ok(()) };
+    let others = context.catalog.replicas(other)?;
+    let elsewhere = others.iter().any(|replica| {
+        (replica.place, &replica.name) != (row.place, &row.name)
+            && replica.generation >= row.generation
+            && (replica.staged || replica.version.is_some())
+    });
+    if elsewhere {
+        return Ok(());
+    }
+    let _turn = context.inodes.take(&other).map_err(|_busy| Halt::Again)?;
+    let tier = context.tier(row.tier)?;
+    let place = context.catalog.moved_place(row.tier)?;
+    let name = other.to_string().into_bytes();
+    let mut target = Target { key: place.key.join(&name)?, tier, place, name, row: None };
+    target.refresh(context)?;
+    if let Some(old) = target.row.clone().filter(|old| old.write_id.is_some()) {
+        resolve(context, &old).await?;
+        target.refresh(context)?;
+    }
+    transfer(context, &inode, row, &target).await?;
+    context.catalog.queue(other, domain)?;
+    Ok(())
+}
+
+/// Brings the content of `source`, as it is, under `target` on the same or another tier.
+pub(crate) async fn transfer(
+    context: &Arc<Context>,
+    inode: &Inode,
+    source: &Replica,
+    target: &Target,
+) -> Flow<()> {
+    let done = match same_tier_act(context, source, target).await? {
+        Some(act) => commit(context, inode, source.generation, target, act).await,
+        None => Err(Halt::Failed(Kind::Unsupported.into())),
+    };
+    match done {
+        Ok(()) => {}
+        Err(Halt::Failed(error)) if error.kind() == Kind::Unsupported => {
+            let mut target = target.clone();
+            target.refresh(context)?;
+            let sealed = Arc::new(upload::seal(context, source).await?);
+            let act = upload::send(context, &sealed, &target).await?;
+            commit(context, inode, source.generation, &target, act).await?;
+        }
+        Err(Halt::Failed(error)) if matches!(error.kind(), Kind::Changed | Kind::NotFound) => {
+            return Err(source_changed(context, source, error).await);
+        }
+        Err(other) => return Err(other),
+    }
+    Counters::add(&context.counters.moved, 1);
+    Ok(())
+}
+
+async fn same_tier_act(context: &Arc<Context>, source: &Replica, target: &Target) -> Flow<Option<Act>> {
+    if source.tier != target.place.tier {
+        return Ok(None);
+    }
+    let from = source.key.clone();
+    if target.tier.resident().is_none() {
+        return Ok(source.version.clone().map(|version| Act::Copy { from, version }));
+    }
+    let (tier, key) = (Arc::clone(&target.tier), from.clone());
+    let native = context.blocking(move |_| Ok(resident(tier.as_ref())?.stat(&key)?.native)).await?;
+    Ok(native.map(|native| Act::Rename { from, native_ino: native.ino }))
+}
+
+/// A copy failed because its source is not what the catalog thought: looks at it, so that the next try knows.
+pub(crate) async fn source_changed(context: &Arc<Context>, source: &Replica, error: Error) -> Halt {
+    match look_at_source(context, source).await {
+        Ok(true) => Halt::Again,
+        Ok(false) => Halt::Failed(error),
+        Err(halt) => halt,
+    }
+}
+
+/// Whether the source was indeed another.
+async fn look_at_source(context: &Arc<Context>, source: &Replica) -> Flow<bool> {
+    let place = context.catalog.place(source.place)?;
+    conflict::look_at(context, &place, &source.name).await?;
+    let now = context.catalog.replica_at(source.place, &source.name)?;
+    Ok(now.is_none_or(|now| now.version != source.version || now.ino != source.ino))
+}
+
+/// A replica of `subject` that no name wants any more, on a tier that is configured.
+pub(crate) fn strays(context: &Context, subject: &Subject) -> Result<Vec<Replica>> {
+    let mut strays = Vec::new();
+    for replica in &subject.replicas {
+        let known = conflict::is_known(context, replica.tier);
+        if known && !replica.staged && !subject.is_native(context, replica)? {
+            strays.push(replica.clone());
+        }
+    }
+    Ok(strays)
+}

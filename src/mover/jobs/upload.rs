@@ -1,0 +1,230 @@
+//! Bytes on their way to a home: seal, send blocks in parallel, check that nothing changed meanwhile.
+
+use crate::catalog::{Inode, Replica, WriteState};
+use crate::error::{Error, Kind, Result};
+use crate::failpoint;
+use crate::mover::context::Context;
+use crate::mover::flush::found;
+use crate::mover::jobs::commit::{Act, resident};
+use crate::mover::jobs::subject::Target;
+use crate::mover::jobs::{Flow, Halt, conflict};
+use crate::mover::status::Counters;
+use crate::tier::{Access, Tier, Upload};
+use crate::types::{Key, Version};
+use bytes::{Bytes, BytesMut};
+use futures::stream::{FuturesUnordered, StreamExt};
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Files up to this size go in one request.
+const ONE_REQUEST_MAX: u64 = 4 << 20;
+
+/// Blocks of one file in flight; the limit over all files is the context's.
+const BLOCKS_PER_FILE: usize = 16;
+
+/// A source whose bytes are known: as long as its version holds, they are one content.
+pub(crate) struct Sealed {
+    tier: Arc<dyn Tier>,
+    key: Key,
+    version: Version,
+    pub(crate) size: u64,
+    file: Option<Arc<File>>,
+}
+
+/// Fixes what the bytes of `replica` are.
+pub(crate) async fn seal(context: &Arc<Context>, replica: &Replica) -> Flow<Sealed> {
+    let tier = context.tier(replica.tier)?;
+    let sealed = if tier.resident().is_some() {
+        seal_native(context, Arc::clone(&tier), replica.key.clone()).await
+    } else {
+        tier.head(&replica.key).await.map(|object| Sealed {
+            tier,
+            key: replica.key.clone(),
+            version: object.version,
+            size: object.size,
+            file: None,
+        })
+    };
+    match sealed {
+        Ok(sealed) if replica.staged || replica.version.as_ref() == Some(&sealed.version) => Ok(sealed),
+        Err(error) if error.kind() == Kind::NotFound && replica.staged => Err(lost(context, replica, error)),
+        Err(error) if error.kind() != Kind::NotFound => Err(error.into()),
+        // Somebody else changed or removed the source behind our back.
+        _ => {
+            let place = context.catalog.place(replica.place)?;
+            conflict::look_at(context, &place, &replica.name).await?;
+            Err(Halt::Again)
+        }
+    }
+}
+
+fn lost(context: &Context, replica: &Replica, error: Error) -> Halt {
+    if let Some(ino) = replica.ino {
+        context.note_lost(ino, replica);
+    }
+    let text = format!("the staged bytes are gone: {} is missing", replica.key);
+    Halt::Failed(Error::new(Kind::Corrupt, text).with_source(error))
+}
+
+async fn seal_native(context: &Arc<Context>, tier: Arc<dyn Tier>, key: Key) -> Result<Sealed> {
+    context
+        .blocking(move |_| {
+            let native = resident(tier.as_ref())?;
+            let file = native.open(&key, Access::Read)?;
+            file.sync_all()?;
+            let object = native.stat_open(&file)?;
+            let (version, size, file) = (object.version, object.size, Some(Arc::new(file)));
+            Ok(Sealed { tier: Arc::clone(&tier), key, version, size, file })
+        })
+        .await
+}
+
+impl Sealed {
+    /// Whether the bytes are still those that were sealed.
+    async fn holds(self: &Arc<Self>, context: &Arc<Context>) -> Result<bool> {
+        let sealed = Arc::clone(self);
+        context
+            .blocking(move |_| {
+                // A blob was read under its version: it can't have been another.
+                let Some(file) = &sealed.file else { return Ok(true) };
+                file.sync_all()?;
+                Ok(resident(sealed.tier.as_ref())?.stat_open(file)?.version == sealed.version)
+            })
+            .await
+    }
+
+    async fn read(self: &Arc<Self>, context: &Arc<Context>, range: Range<u64>) -> Result<Bytes> {
+        if self.file.is_some() {
+            let sealed = Arc::clone(self);
+            return context.blocking(move |_| sealed.read_native(range)).await;
+        }
+        let length = range.end - range.start;
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        let mut stream = self.tier.read(&self.key, range, &self.version).await?;
+        let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
+        while let Some(part) = stream.next().await {
+            bytes.extend_from_slice(&part?);
+        }
+        if bytes.len() as u64 == length {
+            return Ok(bytes.freeze());
+        }
+        Err(Error::new(Kind::Unavailable, format!("{}: the answer was cut short", self.key)))
+    }
+
+    fn read_native(&self, range: Range<u64>) -> Result<Bytes> {
+        let length = usize::try_from(range.end - range.start).map_err(|error| {
+            Error::new(Kind::Invalid, "a block does not fit into memory").with_source(error)
+        })?;
+        let mut bytes = vec![0; length];
+        match &self.file {
+            Some(file) => {
+                file.read_exact_at(&mut bytes, range.start).map_err(|error| cut(&self.key, error))?
+            }
+            None => return Err(Kind::Unsupported.into()),
+        }
+        Ok(bytes.into())
+    }
+}
+
+fn cut(key: &Key, error: std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::UnexpectedEof {
+        return Error::new(Kind::Interrupted, format!("{key} became shorter while it was read"));
+    }
+    Error::from(error).context(key)
+}
+
+/// Sends the bytes of `sealed` towards `target`; nothing is visible before the answered act.
+pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &Target) -> Flow<Act> {
+    if sealed.size <= ONE_REQUEST_MAX {
+        let _permit = context.stores.reserve(sealed.size).await;
+        let bytes = sealed.read(context, 0..sealed.size).await?;
+        Counters::add(&context.counters.sent_bytes, sealed.size);
+        return Ok(Act::Put(bytes));
+    }
+    let upload: Arc<dyn Upload> = target.tier.upload(&target.key, sealed.size).await?.into();
+    failpoint::pass("upload_begun");
+    let blocks = send_blocks(context, sealed, &upload).await?;
+    failpoint::pass("blocks_sent");
+    Ok(Act::Upload { upload, blocks })
+}
+
+async fn send_blocks(context: &Arc<Context>, sealed: &Arc<Sealed>, upload: &Arc<dyn Upload>) -> Result<u64> {
+    let block = upload.block_size().max(1);
+    let blocks = sealed.size.div_ceil(block);
+    let mut in_flight = FuturesUnordered::new();
+    for index in 0..blocks {
+        if in_flight.len() >= BLOCKS_PER_FILE
+            && let Some(result) = in_flight.next().await
+        {
+            result?;
+        }
+        let range = index * block..sealed.size.min((index + 1) * block);
+        in_flight.push(send_block(Arc::clone(context), Arc::clone(sealed), Arc::clone(upload), index, range));
+    }
+    while let Some(result) = in_flight.next().await {
+        result?;
+    }
+    Ok(blocks)
+}
+
+async fn send_block(
+    context: Arc<Context>,
+    sealed: Arc<Sealed>,
+    upload: Arc<dyn Upload>,
+    index: u64,
+    range: Range<u64>,
+) -> Result<()> {
+    let _turn = context
+        .blocks
+        .acquire()
+        .await
+        .map_err(|closed| Error::new(Kind::Interrupted, "uploads are stopped").with_source(closed))?;
+    let length = range.end - range.start;
+    let _memory = context.stores.reserve(length).await;
+    let bytes = sealed.read(&context, range).await?;
+    upload.put_block(index, bytes).await?;
+    Counters::add(&context.counters.sent_bytes, length);
+    Ok(())
+}
+
+/// Whether what was sent may become visible: the bytes held still, no program opened the file for writing,
+/// and the key is still one that the file should have.
+pub(crate) async fn may_commit(
+    context: &Arc<Context>,
+    sealed: &Arc<Sealed>,
+    before: &Inode,
+    target: &Target,
+) -> Flow<()> {
+    let same = sealed.holds(context).await?;
+    let Some(now) = found(context.catalog.inode(before.attr.ino))? else { return Err(Halt::Again) };
+    if matches!(now.state, WriteState::Writing | WriteState::ClosedOpen) {
+        return Err(Halt::Open);
+    }
+    if !same {
+        return Err(Halt::Failed(Error::new(
+            Kind::Busy,
+            format!("{} changed while it was uploaded (still mapped?)", sealed.key),
+        )));
+    }
+    let native = context.catalog.native_place(
+        match target.place.ino {
+            Some(dir) => dir,
+            None => return Err(Halt::Again),
+        },
+        target.place.tier,
+    )?;
+    let named = context
+        .catalog
+        .names(before.attr.ino)?
+        .iter()
+        .any(|(parent, name)| Some(*parent) == target.place.ino && *name == target.name);
+    if now.generation != before.generation || !named || native.map(|place| place.id) != Some(target.place.id)
+    {
+        return Err(Halt::Again);
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_parts(seconds, 0)
+}
+
+fn item(seq: u64, domain: &str, queued: i64, settle: u64) -> Item {
+    Item {
+        seq: Seq(seq),
+        domain: domain.to_owned(),
+        queued_at: at(queued),
+        settle: SECOND * u32::try_from(settle).unwrap(),
+        not_before: Timestamp(0),
+    }
+}
+
+fn queue(items: &[Item], limits: Limits) -> Queue {
+    let mut queue = Queue::new(limits);
+    scan(&mut queue, items);
+    queue
+}
+
+/// What the loop does: reads all that is wanted.
+fn scan(queue: &mut Queue, items: &[Item]) {
+    while let Some(from) = queue.scan_from() {
+        items.iter().filter(|item| item.seq > from).for_each(|item| queue.offer(item.clone(), from));
+        queue.end_scan(from, true);
+    }
+}
+
+fn seqs(items: &[Item]) -> Vec<u64> {
+    items.iter().map(|item| item.seq.0).collect()
+}
+
+#[test]
+fn a_domain_runs_one_after_another() {
+    let mut queue = queue(&[item(1, "a", 0, 0), item(2, "a", 0, 0), item(3, "b", 0, 0)], Limits::default());
+    assert_eq!(seqs(&queue.start(at(0))), [1, 3]);
+    assert_eq!(seqs(&queue.start(at(0))), [0; 0]);
+    queue.finish("a", Seq(1), Verdict::Done);
+    assert_eq!(seqs(&queue.start(at(0))), [2]);
+}
+
+#[test]
+fn settling_holds_its_domain_only() {
+    let mut queue = queue(&[item(1, "a", 10, 2), item(2, "a", 0, 0), item(3, "b", 10, 0)], Limits::default());
+    assert_eq!(seqs(&queue.start(at(10))), [3]);
+    assert_eq!(queue.next_wake(at(10)), Some(at(12)));
+    assert_eq!(seqs(&queue.start(at(11))), [0; 0]);
+    assert_eq!(seqs(&queue.start(at(12))), [1]);
+}
+
+#[test]
+fn a_failure_holds_its_domain_until_its_time() {
+    let mut queue = queue(&[item(1, "a", 0, 0), item(2, "a", 0, 0)], Limits::default());
+    queue.start(at(0));
+    queue.finish("a", Seq(1), Verdict::Retry(at(4)));
+    assert_eq!(seqs(&queue.start(at(3))), [0; 0]);
+    assert_eq!(queue.next_wake(at(3)), Some(at(4)));
+    assert_eq!(seqs(&queue.start(at(4))), [1]);
+}
+
+#[test]
+fn a_blocked_domain_waits_for_a_person_and_others_go_on() {
+    let mut queue = queue(&[item(1, "a", 0, 0), item(2, "a", 0, 0), item(3, "b", 0, 0)], Limits::default());
+    queue.start(at(0));
+    queue.finish("a", Seq(1), Verdict::Blocked);
+    queue.finish("b", Seq(3), Verdict::Done);
+    queue.notice();
+    scan(&mut queue, &[item(1, "a", 0, 0), item(2, "a", 0, 0)]);
+    assert_eq!(seqs(&queue.start(at(1_000_000))), [0; 0]);
+    assert!(queue.is_blocked("a") && !queue.is_past("a", Seq(1)) && queue.is_past("b", Seq(3)));
+    queue.hurry("a", Seq(2));
+    assert_eq!(seqs(&queue.start(at(0))), [1], "a flush tries it once more");
+}
+
+#[test]
+fn an_open_file_is_looked_at_again_when_something_is_released() {
+    let mut queue = queue(&[item(1, "a", 0, 0)], Limits::default());
+    queue.start(at(0));
+    queue.finish("a", Seq(1), Verdict::Parked);
+    assert!(queue.is_parked("a") && queue.next_wake(at(9)).is_none());
+    assert_eq!(seqs(&queue.start(at(9))), [0; 0]);
+    queue.notice();
+    assert_eq!(seqs(&queue.start(at(9))), [1]);
+}
+
+#[test]
+fn a_flush_ends_settling_for_all_before_it_and_nothing_after_it() {
+    let items = [item(1, "a", 0, 9), item(2, "a", 0, 9), item(3, "a", 0, 9), item(4, "b", 0, 9)];
+    let mut queue = queue(&items, Limits::default());
+    queue.hurry("a", Seq(2));
+    assert_eq!(seqs(&queue.start(at(0))), [1]);
+    queue.finish("a", Seq(1), Verdict::Done);
+    assert_eq!(seqs(&queue.start(at(0))), [2]);
+    queue.finish("a", Seq(2), Verdict::Done);
+    assert_eq!(seqs(&queue.start(at(0))), [0; 0]);
+    assert!(queue.is_past("a", Seq(2)) && !queue.is_past("a", Seq(3)));
+}
+
+#[test]
+fn a_wall_clock_that_jumps_back_delays_nothing() {
+    let mut jumped = item(1, "a", 1_000_000, 2);
+    jumped.not_before = at(1_000_000);
+    let mut queue = queue(&[jumped], Limits::default());
+    assert_eq!(seqs(&queue.start(at(5))), [1]);
+}
+
+#[test]
+fn a_step_that_changed_is_judged_anew() {
+    let mut queue = queue(&[item(1, "a", 0, 1)], Limits::default());
+    queue.start(at(1));
+    queue.finish("a", Seq(1), Verdict::Later(item(1, "a", 5, 1)));
+    assert_eq!(seqs(&queue.start(at(5))), [0; 0]);
+    assert_eq!(seqs(&queue.start(at(6))), [1]);
+}
+
+#[test]
+fn back_off_doubles_to_a_minute_with_jitter() {
+    assert_eq!(backoff(1, 0.5), SECOND);
+    assert_eq!(backoff(3, 0.5), SECOND * 4);
+    for attempts in [7, 8, 1000, u32::MAX] {
+        assert_eq!(backoff(attempts, 0.5), SECOND * 60);
+    }
+    assert_eq!((backoff(7, 0.0), backoff(7, 1.0)), (SECOND * 45, SECOND * 75));
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Add { domain: u8, settle: u64 },
+    Tick(i64),
+    Finish { pick: usize, how: u8 },
+    Notice,
+    Flush { domain: u8 },
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        4 => (0..5u8, 0..4u64).prop_map(|(domain, settle)| Action::Add { domain, settle }),
+        2 => (0..3i64).prop_map(Action::Tick),
+        5 => (any::<usize>(), 0..6u8).prop_map(|(pick, how)| Action::Finish { pick, how }),
+        1 => Just(Action::Notice),
+        1 => (0..5u8).prop_map(|domain| Action::Flush { domain }),
+    ]
+}
+
+proptest! {
+    /// Whatever happens: one step a domain at a time, in order, within the limits, none twice and none forgotten.
+    #[test]
+    fn order_and_limits_hold(actions in prop::collection::vec(action(), 1..200)) {
+        let limits = Limits { parallel: 2, per_domain: 4, domains: 3, ..Limits::default() };
+        let mut queue = Queue::new(limits);
+        let mut catalog: BTreeMap<u64, Item> = BTreeMap::new();
+        let mut running: Vec<Item> = Vec::new();
+        let mut done: BTreeSet<u64> = BTreeSet::new();
+        let (mut next, mut now) = (1, 0);
+        for action in actions {
+            match action {
+                Action::Add { domain, settle } => {
+                    catalog.insert(next, item(next, &domain.to_string(), now, settle));
+                    next += 1;
+                    queue.notice();
+                }
+                Action::Tick(seconds) => now += seconds,
+                Action::Finish { pick, how } if !running.is_empty() => {
+                    let item = running.swap_remove(pick % running.len());
+                    let verdict = match how {
+                        0 => Verdict::Retry(at(now + 1)),
+                        1 => Verdict::Parked,
+                        _ => Verdict::Done,
+                    };
+                    if verdict == Verdict::Done {
+                        prop_assert!(done.insert(item.seq.0));
+                        catalog.remove(&item.seq.0);
+                    }
+                    queue.finish(&item.domain, item.seq, verdict);
+                }
+                Action::Finish { .. } => {}
+                Action::Notice => queue.notice(),
+                Action::Flush { domain } => queue.hurry(&domain.to_string(), Seq(next)),
+            }
+            let all: Vec<Item> = catalog.values().cloned().collect();
+            scan(&mut queue, &all);
+            for started in queue.start(at(now)) {
+                let first = catalog.values().find(|item| item.domain == started.domain);
+                prop_assert_eq!(first.map(|item| item.seq), Some(started.seq), "not the first of its domain");
+                running.push(started);
+            }
+            prop_assert!(running.len() <= limits.parallel && queue.running() == running.len());
+            prop_assert!(queue.len() <= limits.domains * limits.per_domain);
+            let busy: BTreeSet<&str> = running.iter().map(|item| &item.domain[..]).collect();
+            prop_assert_eq!(busy.len(), running.len());
+            for domain in 0..5 {
+                let domain = domain.to_string();
+                let left = catalog.values().any(|item| item.domain == domain);
+                // With more domains than fit, an unknown one may have steps: then it is not past yet.
+                prop_assert!(!(left && queue.is_past(&domain, Seq(next))));
+            }
+        }
+        // In the end everything runs.
+        now += 1000;
+        for _ in 0..10_000 {
+            for item in running.drain(..) {
+                catalog.remove(&item.seq.0);
+                done.insert(item.seq.0);
+                queue.finish(&item.domain, item.seq, Verdict::Done);
+            }
+            queue.notice();
+            let all: Vec<Item> = catalog.values().cloned().collect();
+            scan(&mut queue, &all);
+            running = queue.start(at(now));
+            if running.is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!(done.len() as u64, next - 1);
+        prop_assert!(queue.is_empty() && queue.is_past("0", Seq(next)));
+    }
+}

@@ -1,0 +1,217 @@
+//! What an earlier daemon left half done: redone or finished before the mount serves.
+//!
+//! * Renames written down but not applied: their native moves are made good, then the tables.
+//! * Commits of unknown outcome: the tier is asked; if it can't answer now, the next try of the step asks.
+//! * `.copy` files: completed if a row waits for them, else garbage.
+//! * Files without names: their staged bytes go.
+//! * Staged files without rows: counted and left alone.
+//! * Rows whose staged file is gone: named as lost. The row stays, so that reads fail (EIO) and the file never
+//!   looks empty; writing the file again, or deleting it, ends that.
+//! * Files closed but not released: taken as released once the kernel says that no writer lives.
+
+use crate::catalog::{Content, Inode, NativeMove, RenamePlan, Replica, WriteState};
+use crate::data::lease;
+use crate::error::{Error, Kind, Result};
+use crate::mover::context::Context;
+use crate::mover::flush::found;
+use crate::mover::jobs::{self, Halt, resident};
+use crate::mover::status::Counters;
+use crate::tier::{Access, RenameMode, Resident};
+use crate::types::{Ino, Key};
+use std::fs::File;
+use std::sync::Arc;
+
+/// What recovery found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Renames finished.
+    pub renames: u64,
+    /// Commits whose outcome was learned.
+    pub commits: u64,
+    /// Files without names whose staged bytes were removed.
+    pub orphans: u64,
+    /// Dirty files that go on.
+    pub dirty: u64,
+    /// Dirty files that were open when the daemon ended.
+    pub open: u64,
+    /// Dirty files whose bytes are gone.
+    pub lost: u64,
+    /// Staged files that no row knows; left alone.
+    pub leftovers: u64,
+}
+
+pub(crate) async fn recover(context: &Arc<Context>) -> Result<Recovered> {
+    let mut recovered = context.blocking(local).await?;
+    for row in context.catalog.unknown_commits()? {
+        match jobs::resolve(context, &row).await {
+            Ok(()) => recovered.commits += 1,
+            Err(Halt::Failed(error)) => {
+                tracing::warn!(key = %row.key, %error, "the outcome of a commit is not known yet; the file's next try asks again");
+            }
+            Err(Halt::Open | Halt::Again) => {}
+        }
+    }
+    Ok(recovered)
+}
+
+/// All that needs no waiting for a far tier.
+fn local(context: &Context) -> Result<Recovered> {
+    let mut recovered = Recovered::default();
+    for (id, plan) in context.catalog.intents()? {
+        redo(context, &plan)?;
+        context.catalog.finish_rename(id, &plan)?;
+        recovered.renames += 1;
+    }
+    for ino in context.catalog.orphans()? {
+        for staged in context.catalog.drop_orphan(ino)? {
+            remove(context, &staged);
+        }
+        recovered.orphans += 1;
+    }
+    for inode in context.catalog.dirty()? {
+        dirty_file(context, &inode, &mut recovered)?;
+    }
+    recovered.leftovers = context.stores.sweep(context)?;
+    Counters::add(&context.counters.leftovers, recovered.leftovers);
+    adopt_released(context)?;
+    Ok(recovered)
+}
+
+fn remove(context: &Context, staged: &Replica) {
+    if let Err(error) = context.stores.remove_staged(staged) {
+        tracing::warn!(key = %staged.key, %error, "the staged bytes of a deleted file could not be removed");
+    }
+}
+
+/// Makes the native moves of a plan that were not made yet.
+fn redo(context: &Context, plan: &RenamePlan) -> Result<()> {
+    for step in &plan.moves {
+        let tier = context.tier(step.tier)?;
+        redo_move(resident(tier.as_ref())?, step)?;
+    }
+    Ok(())
+}
+
+fn redo_move(resident: &dyn Resident, step: &NativeMove) -> Result<()> {
+    if native_ino(resident, &step.to)? == Some(step.native_ino) {
+        return Ok(());
+    }
+    if native_ino(resident, &step.from)? != Some(step.native_ino) {
+        // Neither here nor there: somebody else moved or removed it; a look at the tier will tell.
+        tracing::warn!(from = %step.from, to = %step.to, "a rename can't be finished: its file is gone");
+        return Ok(());
+    }
+    let mode = if step.exchange { RenameMode::Exchange } else { RenameMode::Replace };
+    resident.rename(&step.from, &step.to, mode)
+}
+
+fn native_ino(resident: &dyn Resident, key: &Key) -> Result<Option<u64>> {
+    Ok(found(resident.stat(key))?.and_then(|object| object.native).map(|native| native.ino))
+}
+
+fn dirty_file(context: &Context, inode: &Inode, recovered: &mut Recovered) -> Result<()> {
+    let ino = inode.attr.ino;
+    recovered.dirty += 1;
+    if matches!(inode.state, WriteState::Writing | WriteState::ClosedOpen) {
+        recovered.open += 1;
+        context.inherited.lock().insert(ino, inode.generation);
+    }
+    let Some(staged) = staged(context, inode)? else { return Ok(()) };
+    let Some(tier) = context.tiers.get(&staged.tier) else { return Ok(()) };
+    let resident = resident(tier.as_ref())?;
+    let missing = match resident.stat(&staged.key) {
+        Ok(_) => false,
+        Err(error) if error.kind() == Kind::NotFound => !complete_copy(resident, &staged.key)?,
+        // Absent or sick: nothing is known, so nothing is lost.
+        Err(error) => {
+            tracing::warn!(key = %staged.key, %error, "a staged file can't be looked at now");
+            false
+        }
+    };
+    if missing {
+        context.note_lost(ino, &staged);
+        recovered.lost += 1;
+    }
+    Ok(())
+}
+
+/// A write-open died between its row and the rename of the copied bytes.
+fn complete_copy(resident: &dyn Resident, key: &Key) -> Result<bool> {
+    let Some((parent, name)) = key.split() else { return Ok(false) };
+    let copy = parent.join([name, b".copy"].concat())?;
+    match resident.rename(&copy, key, RenameMode::NoReplace) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == Kind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn staged(context: &Context, inode: &Inode) -> Result<Option<Replica>> {
+    let replicas = context.catalog.replicas(inode.attr.ino)?;
+    Ok(replicas.into_iter().find(|replica| replica.staged && replica.generation == inode.generation))
+}
+
+/// Files that an earlier daemon saw closed: taken as released once no writer lives.
+pub(crate) fn adopt_released(context: &Context) -> Result<()> {
+    let inherited: Vec<_> =
+        context.inherited.lock().iter().map(|(ino, generation)| (*ino, *generation)).collect();
+    for (ino, generation) in inherited {
+        let inode = found(context.catalog.inode(ino))?;
+        let Some(inode) = inode.filter(|inode| inode.generation == generation) else {
+            context.inherited.lock().remove(&ino);
+            continue;
+        };
+        match inode.state {
+            WriteState::ClosedOpen if !has_writer(context, &inode)? => {
+                context.catalog.released(ino)?;
+                context.inherited.lock().remove(&ino);
+            }
+            WriteState::Writing | WriteState::ClosedOpen => {}
+            WriteState::Clean | WriteState::Closed => {
+                context.inherited.lock().remove(&ino);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Somebody asks for a file that an earlier daemon left open: it is taken as closed now, unless a writer lives.
+pub(crate) fn close_as_told(context: &Context, ino: Ino) -> Result<()> {
+    let Some(generation) = context.inherited.lock().get(&ino).copied() else { return Ok(()) };
+    let Some(inode) = found(context.catalog.inode(ino))? else { return Ok(()) };
+    let open = matches!(inode.state, WriteState::Writing | WriteState::ClosedOpen);
+    if inode.generation != generation || !open || has_writer(context, &inode)? {
+        return Ok(());
+    }
+    let (Some(file), Some(path)) = (open_staged(context, &inode)?, context.catalog.path(ino)?) else {
+        return Ok(());
+    };
+    let metadata = file.metadata()?;
+    let content = Content {
+        size: metadata.len(),
+        blocks: std::os::unix::fs::MetadataExt::blocks(&metadata),
+        mtime: inode.attr.mtime,
+        ctime: context.clock.wall(),
+    };
+    context.catalog.close(ino, content, &context.rules().domain(&path))?;
+    context.catalog.released(ino)?;
+    context.inherited.lock().remove(&ino);
+    Ok(())
+}
+
+fn open_staged(context: &Context, inode: &Inode) -> Result<Option<File>> {
+    let Some(staged) = staged(context, inode)? else { return Ok(None) };
+    let tier = context.tier(staged.tier)?;
+    found(resident(tier.as_ref())?.open(&staged.key, Access::Read))
+}
+
+/// Whether a program still has the staged file open for writing. Where the kernel can't say, the file is as old as the daemon
+/// that died: nobody here can have it open but through a passthrough that outlived it, which needs leases to work.
+fn has_writer(context: &Context, inode: &Inode) -> Result<bool> {
+    let Some(file) = open_staged(context, inode)? else { return Ok(true) };
+    match lease::no_writers(&file) {
+        Ok(free) => Ok(!free),
+        Err(error) if error.kind() == Kind::Unsupported => Ok(false),
+        Err(error) => Err(Error::context(error, "look for writers of a staged file")),
+    }
+}

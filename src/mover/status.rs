@@ -1,0 +1,88 @@
+//! What the mover says of itself; cheap enough to ask at any time.
+
+use crate::types::{Seq, Timestamp};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Sums since the start of the daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) committed_files: AtomicU64,
+    pub(crate) committed_bytes: AtomicU64,
+    pub(crate) sent_bytes: AtomicU64,
+    pub(crate) deleted: AtomicU64,
+    pub(crate) moved: AtomicU64,
+    pub(crate) conflicts: AtomicU64,
+    pub(crate) retries: AtomicU64,
+    pub(crate) leftovers: AtomicU64,
+    pub(crate) last_error: Mutex<Option<Trouble>>,
+    pub(crate) blocked: Mutex<BTreeMap<String, Trouble>>,
+    pub(crate) queue: Mutex<QueueFacts>,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, by: u64) {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+/// What the loop last said of the queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueueFacts {
+    pub(crate) waiting: usize,
+    pub(crate) running: usize,
+    pub(crate) oldest: Option<Timestamp>,
+}
+
+/// A step that does not get on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The step.
+    pub seq: Seq,
+    /// Its order domain.
+    pub domain: String,
+    /// What it is about: a path, or a key on a tier.
+    pub about: String,
+    /// What the last try said.
+    pub error: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The mover at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MoverStatus {
+    /// Steps in memory, those in flight included; a longer queue stays in the catalog.
+    pub queued: u64,
+    /// Jobs in flight.
+    pub in_flight: u64,
+    /// Files whose newest generation is not at home yet.
+    pub dirty_files: u64,
+    /// Their bytes.
+    pub dirty_bytes: u64,
+    /// When the oldest waiting step was queued.
+    pub oldest: Option<Timestamp>,
+    /// Files committed at home since the start.
+    pub committed_files: u64,
+    /// Their bytes.
+    pub committed_bytes: u64,
+    /// Bytes sent so far, those of uploads under way included.
+    pub sent_bytes: u64,
+    /// Keys deleted.
+    pub deleted: u64,
+    /// Keys moved on a tier.
+    pub moved: u64,
+    /// Conflict copies made.
+    pub conflicts: u64,
+    /// Failed tries.
+    pub retries: u64,
+    /// Stage files that no row knows, found at start and left alone.
+    pub leftovers: u64,
+    /// Refused for good, one a domain.
+    pub blocked: Vec<Trouble>,
+    /// The newest failure of any step.
+    pub last_error: Option<Trouble>,
+    /// Files whose newest bytes are gone.
+    pub lost: Vec<super::Lost>,
+}

@@ -1,0 +1,130 @@
+//! The stores of `data` as the mover uses them: stages, hot copies, memory.
+
+use crate::catalog::{Replica, WriteState};
+use crate::data::{HotStore, Identity, MemoryBudget, Permit, StageStore, Staged};
+use crate::error::{Error, Kind, Result};
+use crate::mover::context::Context;
+use crate::mover::flush::found;
+use crate::types::TierId;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Stages, hot copies and memory.
+#[derive(Debug)]
+pub struct Stores {
+    /// The stage of this catalog on each stage tier.
+    pub stages: HashMap<TierId, Arc<StageStore>>,
+    /// The hot copies on each hot tier, and how full it may get.
+    pub hot: HashMap<TierId, HotTier>,
+    /// Memory for blocks on their way.
+    pub budget: Arc<MemoryBudget>,
+}
+
+/// A tier with hot copies.
+#[derive(Clone, Debug)]
+pub struct HotTier {
+    /// The copies.
+    pub store: Arc<HotStore>,
+    /// Share of the capacity above which copies are dropped.
+    pub high_water: f64,
+    /// Share at which that stops.
+    pub low_water: f64,
+}
+
+impl Stores {
+    /// Waits for memory.
+    pub(crate) async fn reserve(&self, bytes: u64) -> Permit {
+        self.budget.acquire(bytes).await
+    }
+
+    fn stage(&self, tier: TierId) -> Result<&Arc<StageStore>> {
+        self.stages
+            .get(&tier)
+            .ok_or_else(|| Error::new(Kind::Absent, format!("tier {} has no stage", tier.0)))
+    }
+
+    /// Makes a staged file the hot copy of `home`; false if the tier keeps none.
+    pub(crate) fn adopt(&self, context: &Context, staged: &Replica, home: &Replica) -> Result<bool> {
+        let (Some(hot), Some(version)) = (self.hot.get(&staged.tier), home.version.clone()) else {
+            return Ok(false);
+        };
+        let location = context.tier(home.tier)?.location();
+        let identity = Identity { location, key: home.key.clone(), version };
+        hot.store.adopt_staged(&staged.key, &identity)?;
+        self.stage(staged.tier)?.remove_sidecar(&staged.name)?;
+        Ok(true)
+    }
+
+    /// Removes a staged file that no row knows any more.
+    pub(crate) fn remove_staged(&self, staged: &Replica) -> Result<()> {
+        self.stage(staged.tier)?.remove(&staged.name)
+    }
+
+    /// Looks for staged files without rows; answers how many are left alone. One whose content is known to
+    /// be at home (the daemon died between its row and its file) goes.
+    pub(crate) fn sweep(&self, context: &Context) -> Result<u64> {
+        let mut left = 0;
+        for (tier, stage) in &self.stages {
+            let listed = match stage.list() {
+                Ok(listed) => listed,
+                Err(error) => {
+                    tracing::warn!(tier = stage.tier().name(), %error, "a stage can't be looked through now");
+                    continue;
+                }
+            };
+            for staged in listed {
+                let known = context.catalog.staged_at(*tier, &staged.name)?.is_some();
+                left += u64::from(!known && !sweep_one(context, stage, &staged)?);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Drops the least recently used hot copies of tiers above their high water.
+    pub(crate) fn keep_below_high_water(&self) -> Result<()> {
+        for hot in self.hot.values() {
+            let Some(resident) = hot.store.tier().resident() else { continue };
+            let usage = resident.usage()?;
+            let used = usage.total.saturating_sub(usage.free) as f64;
+            let total = usage.total as f64;
+            if total > 0.0 && used > hot.high_water * total {
+                let evicted = hot.store.evict((used - hot.low_water * total) as u64, &|_| false)?;
+                tracing::info!(
+                    tier = hot.store.tier().name(),
+                    files = evicted.files,
+                    bytes = evicted.bytes,
+                    "hot copies dropped"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the file could go.
+fn sweep_one(context: &Context, stage: &StageStore, staged: &Staged) -> Result<bool> {
+    if staged.object.is_none() || is_at_home(context, staged)? {
+        // A `.copy` or a sidecar alone describes nothing that anybody wrote.
+        stage.remove(&staged.name)?;
+        return Ok(true);
+    }
+    tracing::warn!(
+        tier = stage.tier().name(), name = %String::from_utf8_lossy(&staged.name),
+        path = staged.sidecar.as_ref().map(|sidecar| sidecar.path.to_string()),
+        "a staged file that the catalog does not know is left alone; `tierfs adopt` or `rescue` takes it"
+    );
+    Ok(false)
+}
+
+/// Whether home has this content or a newer one. A catalog that lost its newest rows (power loss) knows older generations only:
+/// then the bytes are kept.
+fn is_at_home(context: &Context, staged: &Staged) -> Result<bool> {
+    let Some(sidecar) = &staged.sidecar else { return Ok(false) };
+    let Some(inode) = found(context.catalog.inode(sidecar.ino))? else { return Ok(false) };
+    let replicas = context.catalog.replicas(sidecar.ino)?;
+    Ok(inode.state == WriteState::Clean
+        && sidecar.generation <= inode.generation
+        && replicas.iter().any(|replica| {
+            !replica.staged && replica.generation == inode.generation && replica.version.is_some()
+        }))
+}

@@ -1,0 +1,7 @@
+//! The mover over a memory tier as home and a directory tier as stage.
+
+mod commits;
+mod crashes;
+mod directories;
+mod renames;
+mod world;

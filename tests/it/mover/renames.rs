@@ -1,0 +1,168 @@
+//! Renames and deletes before, during and after uploads: in the end exactly one key.
+
+use super::world::{HOUR, World, tree};
+use tierfs::error::Kind;
+use tierfs::mover::FlushScope;
+use tierfs::tier::{Fault, Gate, Operation, RenameMode};
+
+#[tokio::test(start_paused = true)]
+async fn a_rename_before_the_upload_costs_none() {
+    let world = World::new().await;
+    world.write("tmp", b"one");
+    world.rename("tmp", "final", RenameMode::Replace);
+    world.flush().await;
+    assert_eq!(world.files().await, tree([("final", b"one")]));
+    assert_eq!(world.log(), [(Operation::Put, "final".to_owned())]);
+    world.assert_clean("final");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rename_after_the_upload_copies_inside_the_tier() {
+    let world = World::new().await;
+    world.write("dir/tmp", b"one");
+    world.flush().await;
+    world.rename("dir/tmp", "final", RenameMode::Replace);
+    world.flush().await;
+    assert_eq!(world.files().await, tree([("final", b"one")]));
+    assert!(world.log().contains(&(Operation::Copy, "final".to_owned())));
+    world.assert_clean("final");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rename_during_the_upload_ends_with_one_key() {
+    for operation in [Operation::PutBlock, Operation::Commit] {
+        let world = World::new().await;
+        let gate = Gate::default();
+        let bytes = vec![1; 5 << 20];
+        world.write("tmp", &bytes);
+        world.faults.once(operation, Fault::Hang(gate.clone()));
+        let meanwhile = async {
+            gate.reached(1).await;
+            world.rename("tmp", "final", RenameMode::Replace);
+            world.write("tmp", b"another");
+            gate.open();
+        };
+        tokio::join!(world.mover().flush(FlushScope::All, HOUR), meanwhile).0.unwrap();
+        world.flush().await;
+        assert_eq!(world.files().await, tree([("final", &bytes), ("tmp", b"another")]), "{operation:?}");
+        world.assert_clean("final");
+        world.assert_clean("tmp");
+        assert_eq!(world.mover().status().unwrap().conflicts, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlink_during_the_upload_leaves_nothing() {
+    for (operation, lost) in
+        [(Operation::PutBlock, false), (Operation::Commit, false), (Operation::Commit, true)]
+    {
+        let world = World::new().await;
+        let gate = Gate::default();
+        world.write("f", &vec![1; 5 << 20]);
+        world.faults.once(operation, Fault::Hang(gate.clone()));
+        let meanwhile = async {
+            gate.reached(1).await;
+            world.unlink("f");
+            if lost {
+                world.faults.once(Operation::Head, Fault::FailBefore(Kind::Unavailable));
+            }
+            gate.open();
+        };
+        tokio::join!(world.mover().flush(FlushScope::All, HOUR), meanwhile).0.unwrap();
+        world.flush().await;
+        assert_eq!(world.files().await, tree([]), "{operation:?}");
+        assert!(world.stage_files().is_empty() && world.lookup("f").is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rename_over_a_committed_file_replaces_it() {
+    let world = World::new().await;
+    world.write("final", b"old");
+    world.flush().await;
+    world.write("tmp", b"new");
+    world.rename("tmp", "final", RenameMode::Replace);
+    world.flush().await;
+    assert_eq!(world.files().await, tree([("final", b"new")]));
+    world.assert_clean("final");
+    world.write("tmp", b"newer");
+    world.flush().await;
+    world.rename("tmp", "final", RenameMode::Replace);
+    world.flush().await;
+    assert_eq!(world.files().await, tree([("final", b"newer")]));
+    world.assert_clean("final");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_committed_files_swap() {
+    let world = World::new().await;
+    world.write("a", b"was a");
+    world.write("b", b"was b");
+    world.flush().await;
+    world.rename("a", "b", RenameMode::Exchange);
+    world.flush().await;
+    assert_eq!(world.blobs().await, tree([("a", b"was b"), ("b", b"was a")]), "and nothing is left aside");
+    world.assert_clean("a");
+    world.assert_clean("b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cycle_of_renames_loses_nothing_under_faults() {
+    for seed in 0..8 {
+        let world = World::new().await;
+        for name in ["a", "b", "c"] {
+            world.write(name, name.as_bytes());
+        }
+        world.flush().await;
+        world.faults.seeded(seed, 0.3, Kind::TimedOut);
+        for (from, to) in [("a", "x"), ("b", "a"), ("c", "b"), ("x", "c")] {
+            world.rename(from, to, RenameMode::NoReplace);
+        }
+        world.flush().await;
+        assert_eq!(world.blobs().await, tree([("a", b"b"), ("b", b"c"), ("c", b"a")]), "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_of_what_changed_outside_brings_it_back() {
+    let world = World::new().await;
+    world.write("f", b"ours");
+    world.flush().await;
+    world.outside_put("f", b"theirs").await;
+    world.unlink("f");
+    world.flush().await;
+    assert_eq!(world.files().await, tree([("f", b"theirs")]));
+    assert!(world.lookup("f").is_some(), "it is seen again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_file_takes_over_the_key_of_a_deleted_one() {
+    let world = World::new().await;
+    world.write("f", b"old");
+    world.flush().await;
+    world.unlink("f");
+    world.write("f", b"new");
+    world.flush().await;
+    assert_eq!(world.files().await, tree([("f", b"new")]));
+    world.assert_clean("f");
+    assert_eq!(world.mover().status().unwrap().conflicts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_follows_its_home_from_blob_to_scratch_and_back() {
+    let world = World::new().await;
+    let bytes: Vec<u8> = (0..9_000_000_u32).map(|i| (i / 3) as u8).collect();
+    let ino = world.write("f", &bytes);
+    world.flush().await;
+    world.rename("f", "native/f", RenameMode::Replace);
+    world.flush().await;
+    assert_eq!(std::fs::read(world.root.join("native/f")).unwrap(), bytes);
+    assert_eq!(world.files().await, tree([]));
+    world.assert_clean("native/f");
+    world.rename("native/f", "g", RenameMode::Replace);
+    world.flush().await;
+    assert!(!world.root.join("native/f").exists());
+    assert_eq!(world.files().await, tree([("g", &bytes)]));
+    world.assert_clean("g");
+    assert_eq!(world.ino("g"), ino);
+}
