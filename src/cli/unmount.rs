@@ -83,6 +83,7 @@ fn take_away(point: &Path) -> Result<(), Failure> {
 }
 
 fn with_daemon(point: &Path, mut client: Client, timeout: Option<Duration>) -> Result<(), Failure> {
+    let hello = client.hello()?;
     let mut bar = Bar::new("committing");
     let drained = client.drain(timeout, &mut |progress| bar.show(progress));
     bar.finish();
@@ -106,7 +107,7 @@ fn with_daemon(point: &Path, mut client: Client, timeout: Option<Duration>) -> R
         Err(ClientError::Gone) => {}
         Err(error) => return Err(error.into()),
     }
-    if !client.closed(PATIENCE) {
+    if !client.gone(&hello, PATIENCE) {
         return Err(Failure::failed(format!(
             "{}: unmounted, but its daemon does not end: see its log",
             point.display()

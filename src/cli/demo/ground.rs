@@ -90,7 +90,7 @@ url = "file://{root}/blob"
 [[rule]]         # a checkpoint is closed at scratch speed and committed to Blob behind it
 path = "checkpoints/**"
 home = "blob"
-stage = "scratch"
+hot = "scratch"
 
 [[rule]]         # a dataset lives in Blob; what is read is kept on scratch
 path = "datasets/**"

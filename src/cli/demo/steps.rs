@@ -5,7 +5,6 @@ use super::ground::Ground;
 use super::tell::Teller;
 use super::tools::Tools;
 use crate::cli::failure::Failure;
-use crate::cli::say;
 use crate::cli::text;
 use crate::control::REPLICAS_XATTR;
 use crate::control::client::Client;
@@ -164,7 +163,8 @@ impl Show<'_> {
         self.tell.step("Where is everything?");
         self.show(&["train"], usize::MAX)?;
         for dir in ["train/datasets/corpus", "train/checkpoints/run-1", "train/models"] {
-            self.show(&["ls", dir], 4)?;
+            self.tell.gap();
+            self.show(&["ls", "--sort", "name", dir], 4)?;
         }
         Ok(())
     }
@@ -177,7 +177,6 @@ impl Show<'_> {
         };
         self.tell.command(&format!("tierstat {}", arguments.join(" ")));
         self.tell.output(&shortened(&said, lines));
-        say::out("");
         Ok(())
     }
 

@@ -21,7 +21,7 @@ impl Teller {
             self.style.paint(Look::Bold, "tierfs demo: one tree over three kinds of storage")
         ));
         for line in lines {
-            say::out(format_args!("  {line}"));
+            say::out(format_args!("  {line}").to_string().trim_end());
         }
     }
 
@@ -49,6 +49,11 @@ impl Teller {
     /// What a command said, as it said it.
     pub(super) fn output(&self, text: &str) {
         say::out(text.trim_end_matches('\n'));
+    }
+
+    /// An empty line.
+    pub(super) fn gap(&self) {
+        say::out("");
     }
 
     /// The last lines.

@@ -26,6 +26,9 @@ use tokio::sync::watch;
 const TTL: Duration = Duration::ZERO;
 const FILE: INodeNo = INodeNo(2);
 
+/// No process has it: the test's own, which serves the fake, outlives the fake.
+pub const PID: u32 = 4_194_305;
+
 /// What the fake daemon answers.
 pub struct Script {
     pub phase: Phase,
@@ -50,7 +53,7 @@ pub struct FakeDaemon {
 impl Daemon for FakeDaemon {
     fn hello(&self) -> Hello {
         Hello {
-            pid: std::process::id(),
+            pid: PID,
             version: "fake".into(),
             mountpoint: WirePath::from(self.mountpoint.as_path()),
             phase: self.script.lock().phase,

@@ -1,6 +1,6 @@
 //! The commands against a fake mount.
 
-use super::fake::{DeadMount, FakeMount, Socket};
+use super::fake::{DeadMount, FakeMount, PID, Socket};
 use super::{Place, tierfs, tierstat};
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -162,7 +162,7 @@ fn mount_over_a_mount_names_it() {
     let mount = FakeMount::new(Socket::InSight);
     let place = Place::new();
     let told = tierfs(&["mount", &place.string("x.toml"), &mount.path("mnt").display().to_string()]);
-    told.refuses(1, &["is already mounted", &format!("pid {}", std::process::id())]);
+    told.refuses(1, &["is already mounted", &format!("pid {PID}")]);
     place.is_untouched();
 }
 
