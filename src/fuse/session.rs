@@ -81,7 +81,8 @@ fn config(options: &SessionOptions) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),
-        MountOption::Subtype("tierfs".into()),
+        // Not `Subtype`: as root fuser mounts by itself and drops that; kernel and fusermount3 take this.
+        MountOption::CUSTOM("subtype=tierfs".into()),
         MountOption::DefaultPermissions,
         if options.read_only { MountOption::RO } else { MountOption::RW },
     ];
