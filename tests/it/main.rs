@@ -1,10 +1,10 @@
 //! All integration tests in one binary: one link for everything.
 
 mod architecture;
+mod blob;
 mod contract;
 mod mounted;
 mod mover;
 mod rig;
 mod support;
 mod tiers;
-mod blob;
