@@ -81,7 +81,7 @@ fn config(options: &SessionOptions) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),
-        // Not `Subtype`: as root fuser mounts by itself and drops that; kernel and fusermount3 take this.
+        // fuser keeps `Subtype` from mount(2), so that the type would be plain `fuse` when root mounts.
         MountOption::CUSTOM("subtype=tierfs".into()),
         MountOption::DefaultPermissions,
         if options.read_only { MountOption::RO } else { MountOption::RW },
