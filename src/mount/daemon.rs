@@ -3,6 +3,7 @@
 use super::MountRequest;
 use super::parts::{Assembled, StatusText};
 use super::status;
+use crate::cli::detach::{self, Manner};
 use crate::control::protocol::{
     Drained, Held, Hello, ListPage, ListQuery, NativePath, Phase, Progress, Role, Row, RowKind, RowState,
     WirePath,
@@ -74,7 +75,7 @@ impl Live {
 
     /// Takes the mount from the kernel's name space; what is open stays open.
     pub fn detach(&self) {
-        if let Err(error) = detach::detach(&self.mountpoint, detach::When::Now) {
+        if let Err(error) = detach::detach(&self.mountpoint, Manner::Lazy) {
             tracing::warn!(%error, "the mount point could not be released");
         }
     }
@@ -213,7 +214,7 @@ impl Daemon for Live {
 
     async fn unmount(&self) -> Result<()> {
         let point = self.mountpoint.clone();
-        self.apart(move |_, _| detach::detach(&point, detach::When::Idle)).await
+        self.apart(move |_, _| Ok(detach::detach(&point, Manner::Plain)?)).await
     }
 
     async fn ended(&self, progress: &ProgressSink) -> Drained {
