@@ -236,6 +236,9 @@ impl Vfs {
         let native = self.link_native(ino, parent, name)?;
         let domain = native.is_none().then(|| self.parts.rules.domain(&path));
         let inode = self.catalog().link(ino, parent, name, native, domain.as_deref(), self.now())?;
+        if native.is_some() {
+            self.know_natives(ino);
+        }
         self.entry(inode, &path)
     }
 
