@@ -64,10 +64,13 @@ impl Vfs {
             && let Some(file) = open.file()
         {
             let content = content_of(file)?;
+            // As the catalog will have it when it is told.
+            if (attr.size, attr.mtime) != (content.size, content.mtime) {
+                attr.ctime = attr.ctime.max(content.ctime);
+            }
             attr.size = content.size;
             attr.blocks = content.blocks;
             attr.mtime = content.mtime;
-            attr.ctime = attr.ctime.max(content.ctime);
         }
         Ok(attr)
     }
