@@ -13,7 +13,8 @@ async fn of(service: &str) -> Subject {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn azurite_keeps_the_contract() {
     let service = crate::support::azurite::service_url();
-    contract::run(|| of(&service)).await;
+    // Its thousands of small blobs take the emulator half a minute; our own server lists them in no time.
+    contract::run_small(|| of(&service)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

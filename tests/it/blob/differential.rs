@@ -233,14 +233,22 @@ fn block_id(block: u8) -> String {
     BASE64_STANDARD.encode([block; 6])
 }
 
-/// Staged blocks that a Put Blob or a list did not name: the emulator keeps some that the service drops. So each sequence stages
-/// its blocks right before it commits them.
-fn as_the_service_would(actions: Vec<Action>) -> Vec<Action> {
-    let mut all = Vec::new();
+/// Leaves out what the emulator is known to get wrong: it keeps staged blocks that a Put Blob or a list did not name, and
+/// takes a blob that has only such for one that is there. So blocks are staged right before the commit that names them, and a
+/// name that has had any is not deleted, nor put on a condition.
+fn where_the_emulator_is_right(actions: Vec<Action>) -> Vec<Action> {
+    let (mut all, mut staged) = (Vec::new(), [false; NAMES.len()]);
     for action in actions {
-        if let Action::Commit(name, _, list) = &action {
-            let staged = list.iter().filter(|(kind, _)| *kind > 0);
-            all.extend(staged.map(|(_, block)| Action::Block(*name, *block)));
+        match &action {
+            Action::Commit(name, _, list) => {
+                let blocks: Vec<_> = list.iter().filter(|(kind, _)| *kind > 0).collect();
+                staged[*name] |= !blocks.is_empty();
+                all.extend(blocks.into_iter().map(|(_, block)| Action::Block(*name, *block)));
+            }
+            Action::Block(name, _) => staged[*name] = true,
+            Action::Delete(name, _) if staged[*name] => continue,
+            Action::Put(name, wanted, _) if staged[*name] && !matches!(wanted, Wanted::Anything) => continue,
+            _ => {}
         }
         all.push(action);
     }
@@ -255,7 +263,7 @@ fn both_servers_answer_alike() {
     let mut runner = TestRunner::new(Config { cases: 40, failure_persistence: None, ..Config::default() });
     let actions = proptest::collection::vec(action(), 1..25);
     let run = runner.run(&actions, |actions| {
-        let actions = as_the_service_would(actions);
+        let actions = where_the_emulator_is_right(actions);
         runtime.block_on(async {
             let (mut theirs, mut ours) = (Side::at(&emulator).await, Side::at(&ours).await);
             for (at, action) in actions.iter().enumerate() {

@@ -30,6 +30,20 @@ fn is_etag(text: &str, etag: &str) -> bool {
     text.trim_matches('"') == etag
 }
 
+/// The blob to read, of the wanted version.
+///
+/// # Errors
+/// If there is none: then a wanted version counts first.
+fn wanted<'a>(store: &'a mut Store, call: &Call) -> Result<&'a mut Blob, Refusal> {
+    let blob = store.container(&call.container)?.blobs.get_mut(&call.name);
+    let blob = blob.ok_or_else(|| match call.header("if-match") {
+        Some(_) => refusal::condition_not_met(),
+        None => refusal::blob_not_found(),
+    })?;
+    check_read(call, blob)?;
+    Ok(blob)
+}
+
 fn check_read(call: &Call, blob: &Blob) -> Result<(), Refusal> {
     match call.header("if-match") {
         Some(wanted) if wanted != "*" && !is_etag(wanted, &blob.etag) => Err(refusal::condition_not_met()),
@@ -89,8 +103,7 @@ pub fn put(store: &mut Store, call: &Call, body: Content) -> Result<Answer, Refu
 }
 
 pub fn get(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
-    let blob = store.blob(&call.container, &call.name)?;
-    check_read(call, blob)?;
+    let blob = wanted(store, call)?;
     if blob.is_archived() {
         return Err(if blob.rehydrating { refusal::rehydrating() } else { refusal::archived() });
     }
@@ -99,17 +112,15 @@ pub fn get(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
 }
 
 pub fn head(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
-    let blob = store.blob(&call.container, &call.name)?;
-    check_read(call, blob)?;
+    let blob = wanted(store, call)?;
     Ok(Answer::blob(blob, None, false))
 }
 
 pub fn delete(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
-    let blob = store.blob(&call.container, &call.name)?;
+    wanted(store, call)?;
     if call.header("if-none-match") == Some("*") {
         return Err(refusal::condition_not_met());
     }
-    check_read(call, blob)?;
     let container = store.container(&call.container)?;
     container.blobs.remove(&call.name);
     container.staged.remove(&call.name);
@@ -119,7 +130,7 @@ pub fn delete(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
 pub fn set_metadata(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
     let metadata = call.metadata()?;
     let etag = store.next_etag();
-    let blob = store.blob(&call.container, &call.name)?;
+    let blob = wanted(store, call)?;
     if call.header("if-none-match") == Some("*") {
         return Err(refusal::condition_not_met());
     }
