@@ -4,6 +4,7 @@ mod architecture;
 mod blob;
 mod cli;
 mod contract;
+mod crash;
 mod mounted;
 mod mover;
 mod rig;
