@@ -14,6 +14,7 @@ pub mod mount;
 pub mod options;
 pub mod path;
 pub mod progress;
+pub mod say;
 pub mod text;
 pub mod unmount;
 
@@ -47,7 +48,7 @@ fn end(result: Result<(), Failure>) -> ExitCode {
         Ok(()) => Exit::Done.into(),
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("tierfs: {failure}");
+                say::err(format_args!("error: {failure}"));
             }
             failure.exit.into()
         }
@@ -92,7 +93,8 @@ fn arguments(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     while let Some(argument) = given.next() {
         match argument.to_str() {
             Some("-t" | "-N") => drop(given.next()),
-            Some("-s" | "-f" | "-n" | "-v" | "-r" | "-l") => {}
+            Some("-s" | "-n" | "-v" | "-r") => {}
+            Some("-f" | "-l") if command == "unmount" => {}
             _ => kept.push(argument),
         }
     }

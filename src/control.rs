@@ -14,17 +14,17 @@ pub mod target;
 
 pub use daemon::{Daemon, ProgressSink};
 
-/// Extended attribute of any file of a mount: the path of its control socket.
+/// Extended attribute of a mount's root: the path of its control socket.
 pub const CONTROL_XATTR: &str = "user.tierfs.control";
 
-/// Extended attribute of any file of a mount: its [`status::Status`] as JSON.
+/// Extended attribute of a mount's root: its [`status::Status`] as JSON.
 pub const STATUS_XATTR: &str = "user.tierfs.status";
 
 /// Extended attribute of a file: native path of a resident copy of its newest bytes.
 pub const PATH_XATTR: &str = "user.tierfs.path";
 
 /// Extended attribute of a file: the tiers that hold its newest bytes, home first, by commas.
-pub const TIER_XATTR: &str = "user.tierfs.tier";
+pub const REPLICAS_XATTR: &str = "user.tierfs.replicas";
 
 /// Extended attribute of a file: its [`protocol::RowState`] in one word.
 pub const STATE_XATTR: &str = "user.tierfs.state";

@@ -8,7 +8,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::mount::preflight::{self, Entries};
 use crate::cli::mount::roots;
-use crate::cli::text::Style;
+use crate::cli::text::{self, Style};
 use crate::config::{Catalog, Config};
 use crate::control::client::Client;
 use crate::control::mounts;
@@ -60,7 +60,8 @@ fn worst(findings: &[Finding]) -> Level {
 }
 
 fn on_this_machine(config: &Config, mountpoint: Option<&Path>) -> Vec<Finding> {
-    let counts = format!("{} tiers, {} rules, all in order", config.tiers.len(), config.rules.len());
+    let counted = |count: usize, what| text::counted(count as u64, what);
+    let counts = format!("{}, {}", counted(config.tiers.len(), "tier"), counted(config.rules.len(), "rule"));
     let mut found = vec![Finding::ok("config", counts), kernel(), fuse()];
     found.extend(passthrough(config));
     found.extend(mountpoint.map(|point| mount_point(config, point)));

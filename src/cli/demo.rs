@@ -22,7 +22,10 @@ pub fn run(dir: Option<PathBuf>) -> Result<(), Failure> {
     let ground = Arc::new(Ground::lay(dir)?);
     clean_up_on_ctrl_c(&ground)?;
     let mut show = steps::Show { ground: &ground, tools: Tools::find(&ground)?, tell: Teller::new() };
-    show.run()?;
+    let ran = show.run();
+    // The thread that waits for Ctrl-C holds the ground too: its drop never comes.
+    ground.clear();
+    ran.map_err(|failure| ground.with_log(failure))?;
     show.tell.end(&ground.farewell());
     Ok(())
 }

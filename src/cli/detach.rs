@@ -1,5 +1,6 @@
 //! Taking a mount away from the kernel: umount2 as root, fusermount3 else.
 
+use crate::error::{Error, Kind};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::io;
@@ -37,6 +38,17 @@ pub enum DetachError {
         /// Why.
         source: io::Error,
     },
+}
+
+impl From<DetachError> for Error {
+    fn from(error: DetachError) -> Self {
+        let kind = match &error {
+            DetachError::Busy(_) => Kind::Busy,
+            DetachError::Denied { .. } => Kind::NotPermitted,
+            DetachError::Other { .. } => Kind::Os(libc::EIO),
+        };
+        Self::new(kind, error.to_string())
+    }
 }
 
 /// Unmounts `point`.

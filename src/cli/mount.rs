@@ -11,6 +11,7 @@ use crate::cli::args::{Ground, MountArgs, MountRequest};
 use crate::cli::failure::Failure;
 use crate::cli::log::{self, Form, Sink};
 use crate::cli::options::MountOptions;
+use crate::cli::say;
 use crate::config::{BlobLocation, Catalog, Config, Storage};
 use preflight::{Entries, Root};
 use ready::Herald;
@@ -57,9 +58,9 @@ fn prepare(order: Order) -> Result<(Order, Config), Failure> {
     let config = load(&absolute)?;
     preflight::fuse()?;
     let entries = if order.options.nonempty { Entries::Allowed } else { Entries::Refused };
-    let mountpoint = preflight::mount_point(&order.mountpoint, entries, &mut say)?;
+    let mountpoint = preflight::mount_point(&order.mountpoint, entries, &mut say::note)?;
     preflight::apart(&mountpoint, &roots(&config))?;
-    predecessor::wait(&config.mount.control, &mut say)?;
+    predecessor::wait(&config.mount.control, &mut say::note)?;
     let log = order.log.as_deref().map(std::path::absolute).transpose();
     let log = log.map_err(|error| Failure::usage(format!("--log: {error}")))?;
     Ok((Order { config: absolute, mountpoint, log, ..order }, config))
@@ -68,14 +69,9 @@ fn prepare(order: Order) -> Result<(Order, Config), Failure> {
 fn load(file: &Path) -> Result<Config, Failure> {
     let (config, warnings) = Config::load(file).map_err(|problems| Failure::usage(problems.to_string()))?;
     for warning in &warnings {
-        eprintln!("tierfs: {warning}");
+        say::err(format_args!("warning: {warning}"));
     }
     Ok(config)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "what is said is made for this")]
-fn say(text: String) {
-    eprintln!("tierfs: {text}");
 }
 
 /// What a mount must not hide, and what must not hold the mount.

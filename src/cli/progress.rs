@@ -1,6 +1,7 @@
 //! Long work: a bar on a terminal, a line now and then elsewhere. On standard error, so that
 //! standard output stays what a script wants.
 
+use crate::cli::say;
 use crate::cli::text;
 use crate::control::protocol::{Drained, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -39,7 +40,7 @@ impl Bar {
             Face::Terminal(bar) => draw(bar, &self.title, progress),
             Face::Lines { last } if last.elapsed() >= LINE_EVERY => {
                 *last = Instant::now();
-                eprintln!("{}: {}", self.title, left(progress));
+                say::err(format_args!("{}: {}", self.title, left(progress)));
             }
             Face::Lines { .. } => {}
         }

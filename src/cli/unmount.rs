@@ -3,6 +3,7 @@
 use crate::cli::detach::{DetachError, Manner, detach};
 use crate::cli::failure::Failure;
 use crate::cli::progress::{self, Bar};
+use crate::cli::say;
 use crate::control::client::{Client, ClientError};
 use crate::control::mounts::{self, Mount};
 use crate::control::protocol::Drained;
@@ -28,10 +29,10 @@ pub fn run(point: &Path, timeout: Option<Duration>) -> Result<(), Failure> {
         // In a container the socket may not be in sight; the daemon drains by itself afterwards.
         Err(TargetError::Client { source: ClientError::Nobody(_), .. }) => {
             detach(point, Manner::Plain).map_err(said)?;
-            println!(
+            say::out(format_args!(
                 "{}: unmounted; its daemon, out of reach from here, commits what is left",
                 point.display()
-            );
+            ));
             Ok(())
         }
         Err(error) => Err(error.into()),
@@ -74,14 +75,15 @@ fn whole(target: Target) -> Result<Found, Failure> {
 
 fn take_away(point: &Path) -> Result<(), Failure> {
     detach(point, Manner::Lazy).map_err(said)?;
-    println!(
+    say::out(format_args!(
         "{}: its daemon was gone; the dead mount is taken away, the next mount goes on with what was closed",
         point.display()
-    );
+    ));
     Ok(())
 }
 
 fn with_daemon(point: &Path, mut client: Client, timeout: Option<Duration>) -> Result<(), Failure> {
+    let hello = client.hello()?;
     let mut bar = Bar::new("committing");
     let drained = client.drain(timeout, &mut |progress| bar.show(progress));
     bar.finish();
@@ -105,14 +107,14 @@ fn with_daemon(point: &Path, mut client: Client, timeout: Option<Duration>) -> R
         Err(ClientError::Gone) => {}
         Err(error) => return Err(error.into()),
     }
-    if !client.closed(PATIENCE) {
+    if !client.gone(&hello, PATIENCE) {
         return Err(Failure::failed(format!(
             "{}: unmounted, but its daemon does not end: see its log",
             point.display()
         )));
     }
     if drained.files_done > 0 {
-        println!("{}: unmounted, {}", point.display(), progress::done(&drained));
+        say::out(format_args!("{}: unmounted, {}", point.display(), progress::done(&drained)));
     }
     Ok(())
 }

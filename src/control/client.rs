@@ -5,11 +5,15 @@ use crate::control::protocol::{
     Progress, Request, VERSION, WireError, WirePath,
 };
 use crate::control::status::Status;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A daemon says something at least once a second; silent for this long, it hangs.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -67,6 +71,8 @@ impl From<io::Error> for ClientError {
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,
+    /// Who listens, whatever its number means by then; none if it is out of sight.
+    process: Option<(Pid, OwnedFd)>,
     last_id: u64,
 }
 
@@ -85,7 +91,8 @@ impl Client {
         })?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { stream: BufReader::new(stream), last_id: 0 })
+        let process = process(&stream);
+        Ok(Self { stream: BufReader::new(stream), process, last_id: 0 })
     }
 
     /// Who is there.
@@ -153,9 +160,16 @@ impl Client {
         self.call(Call::Ended, on_progress)
     }
 
-    /// Waits, for at most [`Duration`] `patience`, until the daemon has closed the connection: the
-    /// last thing it does. Answers whether it did.
-    pub fn closed(mut self, patience: Duration) -> bool {
+    /// Waits for at most `patience` until the daemon that said `hello` has ended, and with it has let go
+    /// of its catalog and its tiers. Where its process can't be told (another PID namespace, a socket
+    /// that somebody else opened for it), until it has closed the connection. Answers whether it did.
+    #[must_use]
+    pub fn gone(mut self, hello: &Hello, patience: Duration) -> bool {
+        if let Some((pid, process)) = &self.process
+            && u32::try_from(pid.as_raw_pid()).is_ok_and(|pid| pid == hello.pid)
+        {
+            return ended(process, patience);
+        }
         let waited = self.stream.get_ref().set_read_timeout(Some(patience));
         waited.is_ok() && matches!(self.stream.fill_buf(), Ok([]))
     }
@@ -213,6 +227,24 @@ impl Client {
             return Err(ClientError::Gone);
         }
         serde_json::from_slice(&line).map_err(garbled)
+    }
+}
+
+fn process(stream: &UnixStream) -> Option<(Pid, OwnedFd)> {
+    let peer = rustix::net::sockopt::socket_peercred(stream).ok()?.pid;
+    Some((peer, pidfd_open(peer, PidfdFlags::empty()).ok()?))
+}
+
+/// A pidfd becomes readable when its process ends.
+fn ended(process: &OwnedFd, patience: Duration) -> bool {
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], timeout.as_ref()) {
+            Err(Errno::INTR) => {}
+            answered => return answered.is_ok_and(|ready| ready > 0),
+        }
     }
 }
 

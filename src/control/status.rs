@@ -13,6 +13,9 @@ pub const SCHEMA: u32 = 1;
 /// Most entries of [`Status::blocked`].
 pub const BLOCKED_MAX: usize = 100;
 
+/// The kernel's own limit for an extended attribute.
+const XATTR_MAX: usize = 64 << 10;
+
 /// All facts of one mount at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -67,6 +70,22 @@ pub struct Status {
     /// Where reads of files with a non-resident home came from.
     #[serde(default)]
     pub reads: Reads,
+}
+
+impl Status {
+    /// As JSON that fits into an extended attribute: with fewer entries of [`Status::blocked`] if need be.
+    #[must_use]
+    pub fn to_xattr(&self) -> Vec<u8> {
+        let mut fitting = self.clone();
+        loop {
+            // Strings, numbers and lists always make JSON.
+            let json = serde_json::to_vec(&fitting).unwrap_or_default();
+            if json.len() <= XATTR_MAX || fitting.blocked.is_empty() {
+                return json;
+            }
+            fitting.blocked.truncate(fitting.blocked.len() / 2);
+        }
+    }
 }
 
 /// How bytes of resident files travel.

@@ -7,19 +7,11 @@ use crate::types::Invalidation;
 use crate::vfs::Vfs;
 use fuser::{Config, MountOption, Session, SessionACL};
 use parking_lot::Mutex;
-use rustix::fs::{Mode, OFlags};
-use rustix::mount::MountFlags;
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-
-/// Type of our mounts in `/proc/self/mountinfo`.
-const FS_TYPE: &str = "fuse.tierfs";
 
 /// How the kernel mounts it.
 #[derive(Clone, Debug, Default)]
@@ -55,11 +47,7 @@ impl Mounted {
         invalidations: Receiver<Invalidation>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared { vfs, runtime, backings: Mutex::new(HashMap::new()) });
-        let config = config(options);
-        let session = match mount_as_root(mountpoint, options)? {
-            Some(device) => Session::from_fd(Mount::new(shared), device, config.acl, config)?,
-            None => Session::new(Mount::new(shared), mountpoint, &config)?,
-        };
+        let session = Session::new(Mount::new(shared), mountpoint, &config(options))?;
         let notifier = session.notifier();
         std::thread::Builder::new()
             .name("notifier".into())
@@ -81,7 +69,8 @@ fn config(options: &SessionOptions) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),
-        MountOption::Subtype("tierfs".into()),
+        // fuser keeps `Subtype` from mount(2), so that the type would be plain `fuse` when root mounts.
+        MountOption::CUSTOM("subtype=tierfs".into()),
         MountOption::DefaultPermissions,
         if options.read_only { MountOption::RO } else { MountOption::RW },
     ];
@@ -90,45 +79,6 @@ fn config(options: &SessionOptions) -> Config {
     config.n_threads = Some(options.threads);
     config.clone_fd = true;
     config
-}
-
-/// Mounts with the type `fuse.tierfs`, by which every tool finds its own mounts; fuser's own mount(2) says
-/// `fuse`. `None`: only fusermount3 may mount here, and it sets the type itself.
-fn mount_as_root(mountpoint: &Path, options: &SessionOptions) -> io::Result<Option<OwnedFd>> {
-    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    let root = std::fs::metadata(mountpoint)?;
-    let mut data = format!(
-        "fd={},rootmode={:o},user_id={},group_id={},default_permissions",
-        device.as_raw_fd(),
-        root.mode() & libc::S_IFMT,
-        rustix::process::getuid().as_raw(),
-        rustix::process::getgid().as_raw(),
-    );
-    if options.allow_other {
-        data.push_str(",allow_other");
-    }
-    let data = CString::new(data)?;
-    match rustix::mount::mount(&options.source, mountpoint, FS_TYPE, mount_flags(options), &*data) {
-        Ok(()) => Ok(Some(device)),
-        Err(rustix::io::Errno::PERM) => Ok(None),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-/// As fusermount3: no device nodes and no set-uid programs unless asked for.
-fn mount_flags(options: &SessionOptions) -> MountFlags {
-    let mut flags = MountFlags::NODEV | MountFlags::NOSUID;
-    flags.set(MountFlags::RDONLY, options.read_only);
-    for option in &options.others {
-        match option.as_str() {
-            "dev" => flags.remove(MountFlags::NODEV),
-            "suid" => flags.remove(MountFlags::NOSUID),
-            "noexec" => flags.insert(MountFlags::NOEXEC),
-            "noatime" => flags.insert(MountFlags::NOATIME),
-            _ => {}
-        }
-    }
-    flags
 }
 
 fn known_option(option: &str) -> MountOption {

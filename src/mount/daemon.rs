@@ -3,6 +3,7 @@
 use super::MountRequest;
 use super::parts::{Assembled, StatusText};
 use super::status;
+use crate::cli::detach::{self, Manner};
 use crate::control::protocol::{
     Drained, Held, Hello, ListPage, ListQuery, NativePath, Phase, Progress, Role, Row, RowKind, RowState,
     WirePath,
@@ -39,6 +40,7 @@ pub struct Live {
     pub(super) config_path: PathBuf,
     pub(super) mode: String,
     pub(super) started: Instant,
+    drain_timeout: Duration,
     pub(super) phase: Mutex<Phase>,
     pub(super) usage: status::UsageCache,
     ending: watch::Sender<Ending>,
@@ -52,6 +54,7 @@ impl Live {
             config_path: request.config_path.clone(),
             mode,
             started: Instant::now(),
+            drain_timeout: request.config.mount.drain_timeout,
             phase: Mutex::new(Phase::Starting),
             usage: status::UsageCache::default(),
             ending: watch::channel(Ending::Running).0,
@@ -72,7 +75,7 @@ impl Live {
 
     /// Takes the mount from the kernel's name space; what is open stays open.
     pub fn detach(&self) {
-        if let Err(error) = rustix::mount::unmount(&self.mountpoint, rustix::mount::UnmountFlags::DETACH) {
+        if let Err(error) = detach::detach(&self.mountpoint, Manner::Lazy) {
             tracing::warn!(%error, "the mount point could not be released");
         }
     }
@@ -206,18 +209,12 @@ impl Daemon for Live {
     }
 
     async fn drain(&self, deadline: Option<Duration>, progress: &ProgressSink) -> Result<Drained> {
-        self.flush_scope(FlushScope::All, deadline, progress).await
+        self.flush_scope(FlushScope::All, Some(deadline.unwrap_or(self.drain_timeout)), progress).await
     }
 
     async fn unmount(&self) -> Result<()> {
         let point = self.mountpoint.clone();
-        let unmounted = tokio::task::spawn_blocking(move || {
-            rustix::mount::unmount(&point, rustix::mount::UnmountFlags::empty())
-        });
-        let unmounted = unmounted
-            .await
-            .map_err(|error| Error::new(Kind::Interrupted, "the daemon is ending").with_source(error))?;
-        Ok(unmounted?)
+        self.apart(move |_, _| Ok(detach::detach(&point, Manner::Plain)?)).await
     }
 
     async fn ended(&self, progress: &ProgressSink) -> Drained {
@@ -271,7 +268,7 @@ impl Daemon for Live {
 
 impl StatusText for Live {
     fn status_text(&self) -> Vec<u8> {
-        serde_json::to_vec(&status::of(self)).unwrap_or_default()
+        status::of(self).to_xattr()
     }
 }
 

@@ -4,8 +4,9 @@ use super::node::Node;
 use super::open_file::content_of;
 use super::place::RESERVED;
 use super::{Caller, Entry, Vfs};
-use crate::catalog::Inode;
+use crate::catalog::{Content, Inode, WriteState};
 use crate::error::{Kind, Result};
+use crate::tier::Access;
 use crate::types::{Attr, FileKind, Ino, Key};
 use futures::StreamExt;
 use std::sync::Arc;
@@ -54,16 +55,19 @@ impl Vfs {
 
     /// The catalog's attributes with size and times of a file that may be changing under us.
     pub(super) fn attr_with(&self, node: &Node, inode: Inode) -> Result<Attr> {
+        let unclosed = matches!(inode.state, WriteState::Writing | WriteState::ClosedOpen);
         let mut attr = inode.attr;
         if attr.kind != FileKind::Regular {
             return Ok(attr);
         }
         let open = node.file.lock().open.clone();
-        if let Some(open) = open
-            && open.is_written()
-            && let Some(file) = open.file()
-        {
-            let content = content_of(file)?;
+        let content = match open.as_ref().filter(|open| open.is_written()).and_then(|open| open.file()) {
+            Some(file) => Some(content_of(file)?),
+            // Its writer outlives an earlier daemon: only the stage file knows.
+            None if unclosed => self.staged_content(attr.ino)?,
+            None => None,
+        };
+        if let Some(content) = content {
             // As the catalog will have it when it is told.
             if (attr.size, attr.mtime) != (content.size, content.mtime) {
                 attr.ctime = attr.ctime.max(content.ctime);
@@ -73,6 +77,16 @@ impl Vfs {
             attr.mtime = content.mtime;
         }
         Ok(attr)
+    }
+
+    fn staged_content(&self, ino: Ino) -> Result<Option<Content>> {
+        let replicas = self.catalog().replicas(ino)?;
+        let Some(staged) = replicas.iter().find(|replica| replica.staged) else { return Ok(None) };
+        match self.stage(staged.tier)?.open(&staged.name, Access::Read) {
+            Ok(file) => content_of(&file).map(Some),
+            Err(error) if error.kind() == Kind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Target of a symbolic link.

@@ -74,7 +74,12 @@ impl Vfs {
                 (open, None)
             }
             None => {
+                let ordinary = shared.as_ref().is_some_and(|open| !open.passes_through());
                 let (open, begun) = self.begin_writing(caller, shared, &inode, truncate)?;
+                // The kernel allows one I/O mode an inode: the first open chose it.
+                if ordinary {
+                    open.passthrough.store(false, Ordering::Relaxed);
+                }
                 (open, Some(begun))
             }
         };

@@ -1,6 +1,8 @@
-//! The Blob tier against Azurite: what is stored, what other tools see, what is refused.
+//! The Blob tier against Azurite and our own server: what is stored, what other tools see, what is refused.
 
 mod conditions;
+mod contract;
+mod differential;
 mod emulator;
 mod foreign;
 mod names;

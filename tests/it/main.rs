@@ -2,7 +2,9 @@
 
 mod architecture;
 mod blob;
+mod cli;
 mod contract;
+mod crash;
 mod mounted;
 mod mover;
 mod rig;

@@ -1,11 +1,10 @@
 //! The rig itself: what stands around tierfs in the other tests must work before they mean anything.
 
-use crate::support::blob_server::{BlobServer, Content};
+use crate::support::blob_server::{BlobServer, Effect, Operation, When};
 use crate::support::{Container, Proxy};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use std::collections::BTreeMap;
 
 fn client(service: &str, container: &str) -> impl ObjectStore {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -79,12 +78,12 @@ async fn the_proxy_counts_requests_and_holds_answers() {
 
 #[tokio::test]
 async fn the_blob_server_serves_ranges_lists_and_refusals() {
-    let blobs =
-        BTreeMap::from([("d/big".to_owned(), 20 << 20), ("d/e/small".to_owned(), 5), ("top".to_owned(), 0)]);
-    let server = BlobServer::start(Content { blobs, ..Content::default() });
-    let (service, name) =
-        server.url().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).expect("a url");
-    let store = client(&service, &name);
+    let server = BlobServer::start();
+    server.container("c");
+    for (name, size) in [("d/big", 20 << 20), ("d/e/small", 5), ("top", 0)] {
+        server.put_synthetic("c", name, size);
+    }
+    let store = client(&server.service(), "c");
     let big = Path::from("d/big");
     assert_eq!(store.head(&big).await.expect("a head").size, 20 << 20);
     let range = (8 << 20) - 7..(17 << 20) + 3;
@@ -95,5 +94,29 @@ async fn the_blob_server_serves_ranges_lists_and_refusals() {
     assert!(matches!(store.head(&Path::from("none")).await, Err(object_store::Error::NotFound { .. })));
     let stale = object_store::GetOptions { if_match: Some("\"other\"".into()), ..Default::default() };
     assert!(matches!(store.get_opts(&big, stale).await, Err(object_store::Error::Precondition { .. })));
-    assert!(store.put(&big, "x".into()).await.is_err());
+    let body = crate::support::noise(3, 3 << 20);
+    store.put(&big, body.clone().into()).await.expect("a put");
+    assert_eq!(server.get("c", "d/big"), Some(body));
+    assert_eq!((server.count(Operation::PutBlob), server.count(Operation::Head)), (1, 2));
+}
+
+#[tokio::test]
+async fn the_blob_server_fails_on_request() {
+    let server = BlobServer::start();
+    server.container("c");
+    server.put_synthetic("c", "x", 1 << 20);
+    let store = client(&server.service(), "c");
+    let x = Path::from("x");
+    // object_store tries again by itself, so what is counted here is what the server did.
+    server.fault(When::operation(&[Operation::Head]).times(2), Effect::busy(0));
+    store.head(&x).await.expect("the third try");
+    assert_eq!(server.count(Operation::Head), 3);
+    server.fault(When::operation(&[Operation::PutBlob]).name("y").times(1), Effect::ApplyThenDrop);
+    store.put(&Path::from("y"), "text".into()).await.expect("the second try");
+    assert_eq!((server.count(Operation::PutBlob), server.get("c", "y")), (2, Some(b"text".to_vec())));
+    server.fault(When::operation(&[Operation::Get]).after(1).times(1), Effect::CutAfter(1000));
+    for _ in 0..3 {
+        assert_eq!(store.get(&x).await.expect("a get").bytes().await.expect("a body").len(), 1 << 20);
+    }
+    server.clear_faults();
 }

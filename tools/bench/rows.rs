@@ -2,10 +2,9 @@
 
 use crate::harness::{Bound, Effort, Outcome, measure, seconds};
 use crate::peers::Peer;
-use crate::support::blob_server::{BlobServer, Content};
+use crate::support::blob_server::BlobServer;
 use crate::support::{Mode, Mount, Tiers};
 use crate::work;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -66,7 +65,9 @@ fn create_in(root: &Path, effort: Effort) -> f64 {
     let directory = root.join("new");
     fs::create_dir(&directory).expect("mkdir");
     let taken = seconds(|| work::create_files(&directory, effort.count(2000)));
-    fs::remove_dir_all(&directory).expect("rm -r");
+    // By name: a peer whose listing shifts under deletes must not spoil the row.
+    work::remove_files(&directory, effort.count(2000));
+    fs::remove_dir(&directory).expect("rmdir");
     taken
 }
 
@@ -165,18 +166,19 @@ fn create(effort: Effort) -> Vec<Outcome> {
 
 fn stream_memory(effort: Effort) -> Vec<Outcome> {
     let size = effort.size(1 << 30);
-    let blobs: BTreeMap<_, _> = (0..4).map(|i| (format!("blob/big{i}"), size)).collect();
-    let server = BlobServer::start(Content { blobs: blobs.clone(), ..Content::default() });
+    let names: Vec<_> = (0..4).map(|i| format!("blob/big{i}")).collect();
+    let server = BlobServer::start();
+    names.iter().for_each(|name| server.put_synthetic("bench", name, size));
     let tiers = Tiers::with_directories();
     let mut outcomes = Vec::new();
     for streams in [1, 4] {
         let mount = Mount::of(&tiers)
             .named(&format!("streams-{streams}"))
-            .blob_url(server.url())
+            .blob_url(server.container("bench"))
             .mount_key("memory = \"96MiB\"")
             .start();
         let before = server.body_bytes();
-        let paths: Vec<_> = blobs.keys().map(|name| mount.path(name)).collect();
+        let paths: Vec<_> = names.iter().map(|name| mount.path(name)).collect();
         for group in paths.chunks(streams) {
             std::thread::scope(|scope| {
                 group.iter().for_each(|path| drop(scope.spawn(|| work::read(path, 1))))

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("tierstat: {failure}");
+            eprintln!("error: {failure}");
             ExitCode::from(failure.exit())
         }
     }

@@ -69,7 +69,9 @@ fn head(status: &Status, style: Style, out: &mut dyn Write) -> io::Result<()> {
         text::seconds(status.uptime_s),
         status.pid
     )?;
-    let said = format!("{mode}: {}", status.mode_reason);
+    // A reason may name the mode itself.
+    let named = status.mode_reason.starts_with(mode.split(' ').next().unwrap_or(mode));
+    let said = if named { status.mode_reason.clone() } else { format!("{mode}: {}", status.mode_reason) };
     for line in wrapped(&said, WIDTH) {
         writeln!(out, "{}", style.paint(Look::Dim, &line))?;
     }

@@ -8,10 +8,10 @@ use std::path::Path;
 use tierfs::control::client::{Client, ClientError};
 use tierfs::control::mounts::Mount;
 use tierfs::control::protocol::{
-    ErrorCode, Held, ListQuery, PAGE_MAX, Role, Row, RowKind, RowState, WirePath,
+    ErrorCode, Held, ListPage, ListQuery, PAGE_MAX, Role, Row, RowKind, RowState, WirePath,
 };
 use tierfs::control::target::{Target, xattr};
-use tierfs::control::{STATE_XATTR, TIER_XATTR};
+use tierfs::control::{REPLICAS_XATTR, STATE_XATTR};
 
 /// Calls `each` for every row of `target`, a directory before what is in it.
 pub fn walk(
@@ -64,7 +64,7 @@ impl Asked<'_> {
     ) -> Result<(), ListFailure> {
         let mut query = ListQuery { path: directory.clone(), after: None, limit: PAGE_MAX };
         loop {
-            let page = self.client.list(query.clone()).map_err(|error| self.failure(directory, &error))?;
+            let page = self.page(&query).map_err(|error| self.failure(directory, &error))?;
             for row in page.rows {
                 if depth == Depth::All && row.kind == RowKind::Directory && row.path != *directory {
                     below.push(row.path.clone());
@@ -75,6 +75,17 @@ impl Asked<'_> {
                 return Ok(());
             }
             query.after = page.next;
+        }
+    }
+
+    /// A pager can make us idle for longer than the daemon keeps a silent connection.
+    fn page(&mut self, query: &ListQuery) -> Result<ListPage, ClientError> {
+        match self.client.list(query.clone()) {
+            Err(ClientError::Gone) => {
+                self.client = self.target.connect().map_err(|_still_gone| ClientError::Gone)?;
+                self.client.list(query.clone())
+            }
+            answered => answered,
         }
     }
 
@@ -127,7 +138,7 @@ fn row(mount: &Mount, path: &Path, found: &Metadata) -> Row {
         size: found.len(),
         mtime_ns: found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()),
         state,
-        held: word(TIER_XATTR).map(|tiers| held(&tiers, state)).unwrap_or_default(),
+        held: word(REPLICAS_XATTR).map(|tiers| held(&tiers, state)).unwrap_or_default(),
         heat: None,
     }
 }

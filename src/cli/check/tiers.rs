@@ -3,7 +3,7 @@
 use super::finding::{Finding, Level};
 use crate::cli::failure::Failure;
 use crate::cli::text;
-use crate::config::{Config, TierConfig};
+use crate::config::{Config, TierConfig, TierKind};
 use crate::error::{Error, Kind};
 use crate::mount;
 use crate::tier::{Capabilities, Tier};
@@ -53,7 +53,7 @@ async fn ask(config: TierConfig) -> Vec<Finding> {
             let took = text::elapsed(started.elapsed());
             let head = format!("{} at {} answered in {took}{usage}", config.kind.word(), tier.location());
             let mut findings = vec![Finding::ok(what(&config), head)];
-            findings.extend(weaknesses(&what(&config), &tier.capabilities()));
+            findings.extend(weaknesses(&what(&config), config.kind, &tier.capabilities()));
             findings
         }
         Ok(Err(error)) => vec![Finding::fail(what(&config), format!("{error}{}", remedy(&config, &error)))],
@@ -91,12 +91,13 @@ fn remedy(config: &TierConfig, error: &Error) -> &'static str {
 }
 
 /// What the tier can't hold, and which promise is weaker for it.
-fn weaknesses(what: &str, can: &Capabilities) -> Vec<Finding> {
+fn weaknesses(what: &str, kind: TierKind, can: &Capabilities) -> Vec<Finding> {
     let mut found = Vec::new();
     if !can.writable {
         found.push(Finding::warn(what, "takes no writes: read-only, or not for this identity"));
     }
-    if !can.conditional {
+    // Of a file system nobody expects it.
+    if !can.conditional && !kind.is_directory() {
         found.push(Finding::warn(
             what,
             "checks no conditions: when another program writes the same name at the same moment, the later one wins",
@@ -152,13 +153,13 @@ mod tests {
 
     #[test]
     fn a_full_tier_has_no_weakness() {
-        assert_eq!(weaknesses("tier a", &FULL), []);
+        assert_eq!(weaknesses("tier a", TierKind::Local, &FULL), []);
     }
 
     #[test]
     fn each_weakness_names_its_price() {
         let poor = Capabilities { conditional: false, xattrs: false, hard_links: false, ..FULL };
-        let found = weaknesses("tier a", &poor);
+        let found = weaknesses("tier a", TierKind::Blob, &poor);
         assert_eq!(found.len(), 2);
         let lines: Vec<String> =
             found.iter().map(|finding| finding.line(crate::cli::text::Style::plain())).collect();

@@ -2,6 +2,7 @@
 
 use crate::cli::detach::{Manner, detach};
 use crate::cli::failure::Failure;
+use crate::cli::say;
 use crate::cli::text;
 use crate::control::client::Client;
 use crate::control::mounts;
@@ -89,7 +90,7 @@ url = "file://{root}/blob"
 [[rule]]         # a checkpoint is closed at scratch speed and committed to Blob behind it
 path = "checkpoints/**"
 home = "blob"
-stage = "scratch"
+hot = "scratch"
 
 [[rule]]         # a dataset lives in Blob; what is read is kept on scratch
 path = "datasets/**"
@@ -117,14 +118,14 @@ home = "scratch"
         if self.is_mounted() {
             self.kill_daemon();
             if let Err(error) = detach(&point, Manner::Lazy) {
-                eprintln!("demo: {error}");
+                say::err(format_args!("demo: {error}"));
             }
         }
         if self.keep == Keep::Removed
             && !self.is_mounted()
             && let Err(error) = fs::remove_dir_all(&self.root)
         {
-            eprintln!("demo: {} stays behind: {error}", self.root.display());
+            say::err(format_args!("demo: {} stays behind: {error}", self.root.display()));
         }
     }
 
@@ -132,6 +133,22 @@ home = "scratch"
         let point = self.mountpoint();
         // Not knowing counts as mounted: nothing may be removed through a mount.
         mounts::all().map_or(true, |mounts| mounts.iter().any(|mount| mount.point == point))
+    }
+
+    /// `failure`, with where the daemon's log is.
+    pub(super) fn with_log(&self, failure: Failure) -> Failure {
+        match self.keep {
+            Keep::Removed => Failure {
+                message: format!(
+                    "{failure}\n(`tierfs demo DIR` keeps everything, with the daemon's log in DIR/demo.log)"
+                ),
+                ..failure
+            },
+            Keep::Kept => Failure {
+                message: format!("{failure}\n(the daemon's log: {}/demo.log)", self.root.display()),
+                ..failure
+            },
+        }
     }
 
     /// Kills the daemon as a crash would.

@@ -6,9 +6,11 @@ use super::tell::Teller;
 use super::tools::Tools;
 use crate::cli::failure::Failure;
 use crate::cli::text;
+use crate::control::REPLICAS_XATTR;
 use crate::control::client::Client;
 use crate::control::mounts;
 use crate::control::status::{IoMode, Status};
+use crate::control::target::xattr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,9 +71,8 @@ impl Show<'_> {
 
     fn mount(&mut self) -> Result<(), Failure> {
         self.tell.step("One command mounts all three as one tree; nothing is imported");
-        self.tell.command("tierfs mount demo.toml train");
         let started = Instant::now();
-        self.tools.tierfs(&["mount", "demo.toml", "train"])?;
+        self.run_mount()?;
         let status = self.status()?;
         let mode = match status.mode {
             IoMode::Passthrough => "passthrough: resident files at native speed",
@@ -81,10 +82,15 @@ impl Show<'_> {
         Ok(())
     }
 
+    fn run_mount(&self) -> Result<(), Failure> {
+        self.tell.command("tierfs mount demo.toml train --log demo.log");
+        self.tools.tierfs(&["mount", "demo.toml", "train", "--log", "demo.log"]).map(drop)
+    }
+
     fn read_twice(&mut self) -> Result<(), Failure> {
         self.tell.step("Two epochs over the dataset");
         self.epoch("first")?;
-        self.wait_until("hot copies on scratch", |status| hot_bytes(status) >= dataset_size())?;
+        wait_for("hot copies on scratch", || Ok((0..SHARDS).all(|shard| self.is_on_scratch(shard))))?;
         self.epoch("second")?;
         self.tell.line("What an epoch reads stays on scratch: nothing is fetched twice.");
         Ok(())
@@ -157,7 +163,8 @@ impl Show<'_> {
         self.tell.step("Where is everything?");
         self.show(&["train"], usize::MAX)?;
         for dir in ["train/datasets/corpus", "train/checkpoints/run-1", "train/models"] {
-            self.show(&["ls", dir], 4)?;
+            self.tell.gap();
+            self.show(&["ls", "--sort", "name", dir], 4)?;
         }
         Ok(())
     }
@@ -170,7 +177,6 @@ impl Show<'_> {
         };
         self.tell.command(&format!("tierstat {}", arguments.join(" ")));
         self.tell.output(&shortened(&said, lines));
-        println!();
         Ok(())
     }
 
@@ -190,8 +196,7 @@ impl Show<'_> {
         self.tell.command(&format!("kill -9 {pid}"));
         let point = self.ground.mountpoint();
         wait_for("the mount to die", || Ok(mounts::is_dead(&point)))?;
-        self.tell.command("tierfs mount demo.toml train");
-        self.tools.tierfs(&["mount", "demo.toml", "train"])?;
+        self.run_mount()?;
         same(&path, LAST_WORDS, content::sum_of)?;
         self.tell.good("the file is there, sha256 equal");
         self.tell.command("tierfs flush train");
@@ -242,8 +247,9 @@ impl Show<'_> {
         Ok(Client::connect(&self.ground.socket())?.status()?)
     }
 
-    fn wait_until(&self, what: &str, holds: impl Fn(&Status) -> bool) -> Result<(), Failure> {
-        wait_for(what, || Ok(holds(&self.status()?)))
+    fn is_on_scratch(&self, shard: u64) -> bool {
+        let tiers = xattr(&self.corpus().join(shard_name(shard)), REPLICAS_XATTR);
+        tiers.is_ok_and(|tiers| tiers.split(|byte| *byte == b',').any(|tier| tier == b"scratch"))
     }
 }
 
@@ -272,10 +278,6 @@ fn dataset_size() -> u64 {
 
 fn blob_bytes(status: &Status) -> u64 {
     status.tiers.iter().filter(|tier| tier.name == "blob").map(|tier| tier.bytes_read).sum()
-}
-
-fn hot_bytes(status: &Status) -> u64 {
-    status.tiers.iter().map(|tier| tier.hot_bytes).sum()
 }
 
 fn source(fetched: u64) -> String {

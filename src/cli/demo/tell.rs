@@ -1,5 +1,6 @@
 //! The demo's voice: numbered steps, short lines, 80 columns.
 
+use crate::cli::say;
 use crate::cli::text::{Look, Style};
 
 /// Tells what happens.
@@ -15,40 +16,48 @@ impl Teller {
 
     /// The first lines.
     pub(super) fn opening(&self, lines: &[String]) {
-        println!("{}\n", self.style.paint(Look::Bold, "tierfs demo: one tree over three kinds of storage"));
+        say::out(format_args!(
+            "{}\n",
+            self.style.paint(Look::Bold, "tierfs demo: one tree over three kinds of storage")
+        ));
         for line in lines {
-            println!("  {line}");
+            say::out(format_args!("  {line}").to_string().trim_end());
         }
     }
 
     /// A new step.
     pub(super) fn step(&mut self, title: &str) {
         self.step += 1;
-        println!("\n{}", self.style.paint(Look::Bold, &format!("{}. {title}", self.step)));
+        say::out(format_args!("\n{}", self.style.paint(Look::Bold, &format!("{}. {title}", self.step))));
     }
 
     /// A line of a step.
     pub(super) fn line(&self, text: &str) {
-        println!("   {text}");
+        say::out(format_args!("   {text}"));
     }
 
     /// A line of a step that says that something is as it should be.
     pub(super) fn good(&self, text: &str) {
-        println!("   {} {text}", self.style.paint(Look::Good, "✓"));
+        say::out(format_args!("   {} {text}", self.style.paint(Look::Good, "✓")));
     }
 
     /// A command that is run.
     pub(super) fn command(&self, command: &str) {
-        println!("   {}", self.style.paint(Look::Dim, &format!("$ {command}")));
+        say::out(format_args!("   {}", self.style.paint(Look::Dim, &format!("$ {command}"))));
     }
 
     /// What a command said, as it said it.
     pub(super) fn output(&self, text: &str) {
-        print!("{text}");
+        say::out(text.trim_end_matches('\n'));
+    }
+
+    /// An empty line.
+    pub(super) fn gap(&self) {
+        say::out("");
     }
 
     /// The last lines.
     pub(super) fn end(&self, text: &str) {
-        println!("\n{}", self.style.paint(Look::Bold, text));
+        say::out(format_args!("\n{}", self.style.paint(Look::Bold, text)));
     }
 }

@@ -3,6 +3,7 @@
 use super::Order;
 use super::ready;
 use crate::cli::failure::Failure;
+use crate::cli::say;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -22,9 +23,9 @@ pub(super) fn start(order: &Order) -> Result<(), Failure> {
         .stderr(last_words(&log)?)
         .spawn()
         .map_err(failed)?;
-    match pipe.wait(&mut |note| eprintln!("tierfs: {note}")) {
+    match pipe.wait(&mut |note| say::note(note)) {
         Some(Ok(how)) => {
-            println!("{}: mounted, {how}", order.mountpoint.display());
+            say::out(format_args!("{}: mounted, {how}", order.mountpoint.display()));
             Ok(())
         }
         Some(Err(failure)) => Err(failure),

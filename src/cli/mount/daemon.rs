@@ -6,6 +6,7 @@ use crate::cli::args::Ground;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::log;
+use crate::cli::say;
 use crate::config::Config;
 use crate::error::Kind;
 use crate::mount::{self, MountError, MountRequest};
@@ -24,8 +25,8 @@ pub(super) fn in_foreground(order: Order, config: Config) -> Result<(), Failure>
         config_path: order.config,
         mountpoint: order.mountpoint,
         options: order.options,
-        on_note: Box::new(|note| eprintln!("tierfs: {note}")),
-        on_ready: Box::new(move |how| eprintln!("{point}: mounted, {how}")),
+        on_note: Box::new(|note| say::note(note)),
+        on_ready: Box::new(move |how| say::err(format_args!("{point}: mounted, {how}"))),
     })
     .map_err(|error| failure(&error))
 }

@@ -46,7 +46,7 @@ fn drain(mut client: Client, hello: &Hello, say: &mut dyn FnMut(String)) -> Resu
         Ok(_) | Err(ClientError::Gone) => {}
         Err(error) => return Err(error.into()),
     }
-    if client.closed(PATIENCE) {
+    if client.gone(hello, PATIENCE) {
         Ok(())
     } else {
         Err(Failure::failed(format!(

@@ -38,7 +38,8 @@ pub fn fuse() -> Result<(), Failure> {
     device(Path::new("/dev/fuse"), OpenOptions::new().read(true).write(true).open("/dev/fuse"))?;
     if !crate::host::has_sys_admin() && !on_path("fusermount3") {
         return Err(Failure::failed(
-            "only root may mount without fusermount3: install it (apt install fuse3), or run as root",
+            "mounting needs CAP_SYS_ADMIN or fusermount3: run as root (container: --cap-add SYS_ADMIN), or install \
+             fusermount3 (apt install fuse3)",
         ));
     }
     Ok(())
@@ -74,12 +75,12 @@ pub fn mount_point(point: &Path, entries: Entries, say: &mut dyn FnMut(String)) 
     let shown = absolute.display();
     let found = fs::metadata(&absolute).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            Failure::usage(format!("mount point {shown} does not exist: mkdir -p {shown}"))
+            Failure::failed(format!("mount point {shown} does not exist: mkdir -p {shown}"))
         }
         _ => Failure::failed(format!("mount point {shown}: {error}")),
     })?;
     if !found.is_dir() {
-        return Err(Failure::usage(format!(
+        return Err(Failure::failed(format!(
             "mount point {shown} is not a directory: name an empty directory"
         )));
     }
@@ -213,7 +214,7 @@ mod tests {
     fn each_wrong_mount_point_is_named_with_a_way_out() {
         let dir = TempDir::new().unwrap();
         let missing = refusal(&dir.path().join("missing"));
-        assert_eq!(missing.exit, Exit::Usage);
+        assert_eq!(missing.exit, Exit::Failed);
         assert!(missing.message.contains("mkdir -p"), "{missing}");
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();

@@ -71,8 +71,10 @@ fn make_directory(path: &Path) -> Result<()> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => {
             fs::DirBuilder::new().recursive(true).mode(0o755).create(parent).map_err(|error| {
-                Error::from(error)
-                    .context(format_args!("directory of the control socket {}", parent.display()))
+                Error::from(error).context(format_args!(
+                    "can't make {} for the control socket (another `control` in [mount] goes elsewhere)",
+                    parent.display()
+                ))
             })
         }
         _ => Ok(()),

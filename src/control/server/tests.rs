@@ -216,10 +216,10 @@ fn the_socket_is_private_and_goes_with_its_server() {
     let mode = std::fs::metadata(&rig.path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let mut client = rig.client();
-    client.hello().unwrap();
+    let hello = client.hello().unwrap();
     rig.close();
     assert!(!rig.path.exists());
-    assert!(client.closed(Duration::from_secs(5)));
+    assert!(client.gone(&hello, Duration::from_secs(5)));
     assert!(matches!(Client::connect(&rig.path), Err(ClientError::Nobody(_))));
 }
 

@@ -25,12 +25,8 @@ impl Status {
 }
 
 fn lost(status: &Status) -> Option<String> {
-    (status.lost > 0).then(|| {
-        format!(
-            "{} were lost with the tier they were on; `tierstat ls -R` marks them, the log names them",
-            files(status.lost)
-        )
-    })
+    (status.lost > 0)
+        .then(|| format!("{} lost with the tier they were on; the log names them", files(status.lost)))
 }
 
 fn unwell(tier: &TierStatus) -> Option<String> {
@@ -111,13 +107,8 @@ mod tests {
         status.blocked_files = 3;
         status.blocked = vec![Blocked { path: WirePath(b"a".to_vec()), reason: "immutable".into() }];
         let said = status.with_attention().attention;
-        let starts = [
-            "2 files were lost",
-            "tier scratch is absent",
-            "a can't",
-            "1 file changed",
-            "tier scratch is 96%",
-        ];
+        let starts =
+            ["2 files lost", "tier scratch is absent", "a can't", "1 file changed", "tier scratch is 96%"];
         assert_eq!(said.len(), starts.len(), "{said:?}");
         for (line, start) in said.iter().zip(starts) {
             assert!(line.starts_with(start), "{line}");
@@ -132,6 +123,17 @@ mod tests {
         assert_eq!(status.clone().with_attention().attention.len(), 1);
         status.queue.running = 1;
         assert!(status.with_attention().attention.is_empty());
+    }
+
+    #[test]
+    fn a_long_list_still_fits_into_an_attribute() {
+        let mut status = healthy();
+        let blocked = Blocked { path: WirePath(vec![b'x'; 4096]), reason: "immutable".into() };
+        status.blocked = vec![blocked; BLOCKED_MAX];
+        let json = status.to_xattr();
+        assert!(json.len() <= 64 << 10);
+        let back: Status = serde_json::from_slice(&json).unwrap();
+        assert_eq!(back.blocked.len(), 12);
     }
 
     #[test]

@@ -264,6 +264,9 @@ impl Resident for Directory {
     fn mkdir(&self, key: &Key, mode: u32) -> Result<()> {
         Ok(fs::DirBuilder::new().mode(mode).create(self.path(key))?)
     }
+    fn ensure_directory(&self, key: &Key) -> Result<()> {
+        Ok(fs::create_dir_all(self.path(key))?)
+    }
     fn rename(&self, from: &Key, to: &Key, _: RenameMode) -> Result<()> {
         self.after(fs::rename(self.path(from), self.path(to)))
     }
@@ -316,9 +319,6 @@ impl Resident for Directory {
         0
     }
     fn native_path(&self, _: &Key) -> std::path::PathBuf {
-        unimplemented!()
-    }
-    fn ensure_directory(&self, _: &Key) -> Result<()> {
         unimplemented!()
     }
     fn usage(&self) -> Result<Usage> {

@@ -5,12 +5,14 @@ use crate::catalog::{Inode, Replica};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
+use crate::mover::flush::found;
 use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, attrs, conflict, outcome_is_unknown};
 use crate::tier::{NativeId, Object, RenameMode, Resident, Special, Tier, Upload};
 use crate::types::{Attrs, Condition, FileKind, Generation, Key, Version};
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What puts content under a key.
 pub(crate) enum Act {
@@ -169,7 +171,9 @@ async fn after_failure(
         return Err(error.into());
     }
     match target.tier.head(&target.key).await {
-        Ok(object) if is_ours(&object, write_id) => Ok(object.version),
+        Ok(object) if is_ours(&object, write_id) || looks_ours(target.tier.as_ref(), inode, &object) => {
+            Ok(object.version)
+        }
         Ok(object) if inode.attr.kind == FileKind::Directory && object.kind == FileKind::Directory => {
             Ok(object.version)
         }
@@ -213,6 +217,19 @@ pub(crate) fn is_ours(object: &Object, write_id: &str) -> bool {
     }
 }
 
+/// A directory tier without extended attributes can't keep a write id: there, what has exactly our size and our
+/// modification time is ours. Somebody else's file would have to be as long and as old to the nanosecond.
+fn looks_ours(tier: &dyn Tier, inode: &Inode, object: &Object) -> bool {
+    let holds = tier.capabilities();
+    let exact = holds.mtime_grain.is_some_and(|grain| grain <= Duration::from_micros(1));
+    tier.resident().is_some()
+        && !holds.xattrs
+        && exact
+        && object.attrs.write_id.is_none()
+        && (object.kind, object.size) == (inode.attr.kind, inode.attr.size)
+        && object.attrs.mtime == Some(inode.attr.mtime)
+}
+
 /// Writes down that the target holds `generation` in `version`.
 async fn record(
     context: &Arc<Context>,
@@ -248,7 +265,11 @@ pub(crate) async fn resolve(context: &Arc<Context>, row: &Replica) -> Flow<()> {
         Err(error) => return Err(error.into()),
     };
     let (place, name) = (row.place, row.name.clone());
-    let ours = object.filter(|object| is_ours(object, &write_id));
+    let inode = row.ino.map_or(Ok(None), |ino| found(context.catalog.inode(ino)))?;
+    let ours = object.filter(|object| {
+        is_ours(object, &write_id)
+            || inode.as_ref().is_some_and(|inode| looks_ours(tier.as_ref(), inode, object))
+    });
     let (Some(object), Some(ino), Some((generation, attr_generation))) =
         (ours, row.ino, attrs::parse_write_id(&write_id))
     else {

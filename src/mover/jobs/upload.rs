@@ -1,6 +1,6 @@
 //! Bytes on their way to a home: seal, send blocks in parallel, check that nothing changed meanwhile.
 
-use crate::catalog::{Inode, Replica, WriteState};
+use crate::catalog::{Content, Inode, Replica, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
@@ -10,7 +10,7 @@ use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, conflict};
 use crate::mover::status::Counters;
 use crate::tier::{Access, Tier, Upload};
-use crate::types::{Key, Version};
+use crate::types::{Invalidation, Key, Version};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::fs::File;
@@ -210,21 +210,24 @@ pub(crate) async fn may_commit(
             format!("{} changed while it was uploaded (still mapped?)", sealed.key),
         )));
     }
-    let native = context.catalog.native_place(
-        match target.place.ino {
-            Some(dir) => dir,
-            None => return Err(Halt::Again),
-        },
-        target.place.tier,
-    )?;
-    let named = context
-        .catalog
-        .names(before.attr.ino)?
-        .iter()
-        .any(|(parent, name)| Some(*parent) == target.place.ino && *name == target.name);
-    if now.generation != before.generation || !named || native.map(|place| place.id) != Some(target.place.id)
-    {
+    let Some(dir) = target.place.ino else { return Err(Halt::Again) };
+    let native = context.catalog.native_place(dir, target.place.tier)?.map(|place| place.id);
+    let names = context.catalog.names(before.attr.ino)?;
+    let named = names.iter().any(|(parent, name)| *parent == dir && *name == target.name);
+    if now.generation != before.generation || !named || native != Some(target.place.id) {
         return Err(Halt::Again);
     }
+    note_size(context, &now, sealed.size)?;
+    Ok(())
+}
+
+/// A mapping may have outlived the last close: what was sealed is the truth, and stat must say so.
+fn note_size(context: &Context, inode: &Inode, size: u64) -> Result<()> {
+    if inode.attr.size == size {
+        return Ok(());
+    }
+    let (mtime, ctime) = (inode.attr.mtime, context.clock.wall());
+    context.catalog.resize(inode.attr.ino, Content { size, blocks: size.div_ceil(512), mtime, ctime })?;
+    (context.invalidate)(Invalidation::Inode(inode.attr.ino));
     Ok(())
 }

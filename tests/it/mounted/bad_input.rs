@@ -1,21 +1,22 @@
 //! Wrong input: one clear line that says what to do, the right exit code, nothing touched.
 
-use crate::support::mount::{tierfs, told};
+use crate::support::mount::{pidfd, tierfs, told};
 use crate::support::site::files_below;
+use crate::support::wait::{self, Mounted};
 use crate::support::{Mount, Tiers};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
 const NOT_MOUNTED: i32 = 3;
 
-/// Runs a mount that must be refused: `code`, one line with all of `says`, no mount, nothing written to the tiers.
+/// Runs a mount that must be refused: `code`, a last line with all of `says`, no mount, nothing written to the tiers.
 fn refused(tiers: &Tiers, mount: &Mount, code: i32, says: &[&str]) {
     let before = [files_below(&tiers.scratch), files_below(&tiers.share)];
-    let output = mount.mount_command().output().expect("the tierfs binary");
+    let output = ended(mount);
     assert_eq!(output.status.code(), Some(code), "{}", told(&output));
     // Notes and the log may come before it; what is wrong and what to do stands in the last line.
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -25,6 +26,22 @@ fn refused(tiers: &Tiers, mount: &Mount, code: i32, says: &[&str]) {
     }
     assert!(!said.contains("panicked"), "{said}");
     assert_eq!([files_below(&tiers.scratch), files_below(&tiers.share)], before, "something was touched");
+}
+
+/// What the mount command says and how it ends; one that mounts instead is a failure, not a wait.
+fn ended(mount: &Mount) -> std::process::Output {
+    let was_mounted = wait::is_mounted(mount.root());
+    let mut command = mount.mount_command();
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("tierfs");
+    if !was_mounted
+        && wait::for_mount(mount.root(), pidfd(&child)).expect("mountinfo") != Mounted::ProcessEnded
+    {
+        // It may have ended already.
+        let _ = child.kill();
+        panic!("it should be refused: {}", told(&child.wait_with_output().expect("its output")));
+    }
+    child.wait_with_output().expect("its output")
 }
 
 fn prepared() -> (Tiers, Mount) {
@@ -42,7 +59,7 @@ fn edit(mount: &Mount, edit: impl FnOnce(String) -> String) {
 fn a_mount_point_that_is_missing() {
     let (tiers, mount) = prepared();
     fs::remove_dir(mount.root()).expect("rmdir");
-    refused(&tiers, &mount, FAILED, &["mnt", "mkdir"]);
+    refused(&tiers, &mount, USAGE, &["mnt", "mkdir"]);
 }
 
 #[test]
@@ -50,7 +67,7 @@ fn a_mount_point_that_is_a_file() {
     let (tiers, mount) = prepared();
     fs::remove_dir(mount.root()).expect("rmdir");
     fs::write(mount.root(), "").expect("a file");
-    refused(&tiers, &mount, FAILED, &["mnt", "directory"]);
+    refused(&tiers, &mount, USAGE, &["mnt", "directory"]);
 }
 
 #[test]
@@ -126,10 +143,16 @@ fn a_tier_root_that_is_read_only() {
         let status = Command::new("mount").args(arguments).args([&tiers.share, &tiers.share]).status();
         assert!(status.expect("mount").success());
     };
+    struct Detached<'a>(&'a Path);
+    impl Drop for Detached<'_> {
+        fn drop(&mut self) {
+            crate::support::mount::detach(self.0);
+        }
+    }
     bind(&["--bind"]);
+    let _detached = Detached(&tiers.share);
     bind(&["-o", "remount,bind,ro"]);
     refused(&tiers, &mount, FAILED, &["share", "read-only"]);
-    crate::support::mount::detach(&tiers.share);
 }
 
 #[test]
@@ -172,7 +195,7 @@ fn wrong_credentials() {
     let mount = Mount::of(&tiers).prepare();
     let wrong = crate::support::container::KEY.replace("Eby8", "AAAA");
     fs::write(mount.config().with_file_name("key"), wrong).expect("a key");
-    refused(&tiers, &mount, FAILED, &["blob", "key"]);
+    refused(&tiers, &mount, FAILED, &["blob", "credentials"]);
 }
 
 #[test]

@@ -113,6 +113,26 @@ async fn a_closed_file_whose_writer_died_with_the_daemon_is_committed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_writer_that_outlives_the_daemon_is_waited_for() {
+    use std::io::Write;
+    let mut world = World::new().await;
+    let ino = world.open_new("f", b"one");
+    world.close("f");
+    let path = world.staged_path(ino);
+    let mut writer = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+    world.die().await;
+    world.start().await;
+    let report = world.mover().flush(FlushScope::All, HOUR).await.unwrap();
+    assert!(report.timed_out && report.open == [ino], "{report:?}");
+    assert!(world.files().await.is_empty());
+    writer.write_all(b" and two").unwrap();
+    drop(writer);
+    world.flush().await;
+    assert_eq!(world.files().await, tree([("f", b"one and two")]));
+    assert_eq!(world.lookup("f").unwrap().attr.size, 11, "stat says what was committed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_staged_file_that_vanished_is_named_and_never_looks_empty() {
     let mut world = World::new().await;
     let ino = world.write("f", b"precious");

@@ -22,7 +22,7 @@ use tierfs::policy::placement::{Promote, Rule, Rules};
 use tierfs::tier::{
     Attempt, Call, DirectoryTier, Faults, Layer, MemoryTier, Operation, RenameMode, Special, Tier, Turn,
 };
-use tierfs::types::{Attrs, Condition, FileKind, Generation, Ino, Invalidation, Key, TierId, Timestamp};
+use tierfs::types::{Attrs, Condition, FileKind, Ino, Invalidation, Key, TierId, Timestamp};
 
 /// Follows tokio's (paused) time, and never stands still: two looks differ.
 #[derive(Debug)]
@@ -425,10 +425,6 @@ impl World {
             assert!(replica.version.is_some() && !replica.staged, "{path}: {replica:?}");
         }
         assert_eq!(replicas.len(), inode.attr.nlink as usize, "{path}: {replicas:?}");
-    }
-
-    pub fn generation(&self, path: &str) -> Generation {
-        self.lookup(path).unwrap().generation
     }
 }
 

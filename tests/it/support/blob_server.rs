@@ -1,90 +1,154 @@
-//! A fast Blob server with a container of made-up content: what reads are measured against.
+//! A Blob service of our own, in memory: as strict as Azure where the emulator is lenient, fast enough to measure
+//! against, and able to fail in every way a real one does.
 //!
-//! It answers HEAD, ranged GET and LIST from memory, signed or not, and counts. Writes are refused.
+//! It speaks what tierfs speaks: containers, Put Blob, Put Block (From URL), Put/Get Block List, Get, Head, Delete, Set
+//! Metadata, Set Tier, List; and it hands out tokens as a machine's metadata service does. Account-key signatures are taken as they come.
 
-use bytes::Bytes;
-use http_body_util::StreamBody;
-use hyper::body::{Frame, Incoming};
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::fmt::Write as _;
+mod answer;
+mod blobs;
+mod blocks;
+mod content;
+mod faults;
+mod listing;
+mod log;
+mod refusal;
+mod request;
+mod serve;
+mod store;
+mod tokens;
+
+pub use faults::{Effect, When};
+pub use log::{Logged, Operation};
+pub use tokens::Tokens;
+
+use super::container::ACCOUNT;
+use content::Content;
+use faults::Faults;
+use log::Log;
+use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use store::Store;
 
-type Frames = Box<dyn Iterator<Item = Result<Frame<Bytes>, Infallible>> + Send>;
-type Body = StreamBody<futures::stream::Iter<Frames>>;
-
-const ETAG: &str = "\"0x8D000000000001\"";
-const LAST_MODIFIED: &str = "Thu, 01 Jan 2026 00:00:00 GMT";
-/// Content repeats after this many bytes: not a power of two, so that a wrong offset shows.
-const PATTERN: usize = (8 << 20) - 4096 + 1;
-const PIECE: usize = 256 << 10;
-
-/// What the container holds and how the server behaves.
-#[derive(Clone, Debug, Default)]
-pub struct Content {
-    /// Blob name → size.
-    pub blobs: BTreeMap<String, u64>,
-    /// Waited before each answer.
-    pub latency: Duration,
-}
-
-#[derive(Debug)]
-struct State {
-    content: Content,
-    pattern: Bytes,
-    requests: AtomicU64,
-    body_bytes: AtomicU64,
+/// What a connection needs to answer.
+#[derive(Debug, Default)]
+struct Shared {
+    store: Mutex<Store>,
+    faults: Faults,
+    log: Log,
+    tokens: Tokens,
+    connections: AtomicU64,
 }
 
 /// The server; it stops when dropped.
 #[derive(Debug)]
 pub struct BlobServer {
     address: SocketAddr,
-    state: Arc<State>,
+    shared: Arc<Shared>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl BlobServer {
-    /// Serves `content` on a port of its own.
-    pub fn start(content: Content) -> Self {
-        let pattern = super::noise(7, PATTERN).into();
-        let state =
-            Arc::new(State { content, pattern, requests: AtomicU64::new(0), body_bytes: AtomicU64::new(0) });
+    /// An empty account on a port of its own.
+    pub fn start() -> Self {
+        let shared = Arc::<Shared>::default();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a listener");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let for_thread = Arc::clone(&state);
-        let thread = std::thread::spawn(move || serve(listener, &for_thread, stopped));
-        Self { address, state, stop: Some(stop), thread: Some(thread) }
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || serve::run(listener, &for_thread, stopped));
+        Self { address, shared, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Address of the container, to put into a config.
-    pub fn url(&self) -> String {
-        format!("http://{}/{}/bench", self.address, super::container::ACCOUNT)
+    /// Address of the account.
+    pub fn service(&self) -> String {
+        format!("http://{}/{ACCOUNT}", self.address)
     }
 
-    /// Requests answered so far.
-    pub fn requests(&self) -> u64 {
-        self.state.requests.load(Ordering::Relaxed)
+    /// Address of a container, which is made if it is not there.
+    pub fn container(&self, name: &str) -> String {
+        self.shared.store.lock().make_container(name);
+        format!("{}/{name}", self.service())
     }
 
-    /// Content bytes answered so far.
-    pub fn body_bytes(&self) -> u64 {
-        self.state.body_bytes.load(Ordering::Relaxed)
+    /// Address of what hands out tokens, for `IDENTITY_ENDPOINT` and its like.
+    pub fn token_endpoint(&self) -> String {
+        format!("http://{}{}", self.address, tokens::PATH)
     }
 
-    /// The bytes every blob has at `range`.
+    /// The tokens it hands out; once asked for, requests without a valid one are refused.
+    pub fn tokens(&self) -> &Tokens {
+        &self.shared.tokens
+    }
+
+    /// Puts a blob of made-up bytes there without sending them; every blob has the same bytes at the same offset.
+    pub fn put_synthetic(&self, container: &str, name: &str, size: u64) {
+        self.shared.store.lock().put_content(container, name, Content::synthetic(0..size));
+    }
+
+    /// The bytes every synthetic blob has at `range`.
     pub fn bytes_at(&self, range: Range<u64>) -> Vec<u8> {
-        pieces(&self.state.pattern, range).flatten().collect()
+        Content::synthetic(range).to_vec()
+    }
+
+    /// The bytes of a blob, archived or not.
+    pub fn get(&self, container: &str, name: &str) -> Option<Vec<u8>> {
+        self.shared.store.lock().content(container, name).map(|content| content.to_vec())
+    }
+
+    /// Metadata of a blob.
+    pub fn metadata(&self, container: &str, name: &str) -> Option<Vec<(String, String)>> {
+        self.shared.store.lock().metadata(container, name)
+    }
+
+    /// The access tier a blob was given, if any.
+    pub fn access_tier(&self, container: &str, name: &str) -> Option<String> {
+        self.shared.store.lock().access_tier(container, name)
+    }
+
+    /// Archives a blob at once, or brings it back at once.
+    pub fn set_access_tier(&self, container: &str, name: &str, tier: &str) {
+        self.shared.store.lock().set_access_tier_now(container, name, tier);
+    }
+
+    /// From now on, what `when` matches meets `effect`. Of several that match the first wins.
+    pub fn fault(&self, when: When, effect: Effect) {
+        self.shared.faults.add(when, effect);
+    }
+
+    /// Back to a server that does as it should.
+    pub fn clear_faults(&self) {
+        self.shared.faults.clear();
+    }
+
+    /// Every request answered (or not) so far, in order of arrival.
+    pub fn requests(&self) -> Vec<Logged> {
+        self.shared.log.all()
+    }
+
+    /// How many requests so far were `operation`.
+    pub fn count(&self, operation: Operation) -> usize {
+        self.shared.log.count(operation)
+    }
+
+    /// Bytes of blobs sent to clients so far.
+    pub fn body_bytes(&self) -> u64 {
+        self.shared.log.sent()
+    }
+
+    /// The most requests that were there at one time.
+    pub fn most_at_once(&self) -> u64 {
+        self.shared.log.most_at_once()
+    }
+
+    /// Forgets what passed by.
+    pub fn clear_log(&self) {
+        self.shared.log.clear();
     }
 }
 
@@ -96,162 +160,4 @@ impl Drop for BlobServer {
             let _ = thread.join();
         }
     }
-}
-
-fn serve(listener: std::net::TcpListener, state: &Arc<State>, stopped: tokio::sync::oneshot::Receiver<()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("blob-server")
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
-        tokio::select! {
-            () = accept(&listener, state) => {}
-            _ = stopped => {}
-        }
-    });
-    runtime.shutdown_background();
-}
-
-async fn accept(listener: &tokio::net::TcpListener, state: &Arc<State>) {
-    while let Ok((stream, _)) = listener.accept().await {
-        let state = Arc::clone(state);
-        tokio::spawn(async move {
-            let answer = hyper::service::service_fn(move |request| {
-                let state = Arc::clone(&state);
-                async move {
-                    tokio::time::sleep(state.content.latency).await;
-                    Ok::<_, Infallible>(answer(&state, &request))
-                }
-            });
-            // A client that hangs up ends its connection, nothing else.
-            let _ = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), answer)
-                .await;
-        });
-    }
-}
-
-fn answer(state: &Arc<State>, request: &Request<Incoming>) -> Response<Body> {
-    state.requests.fetch_add(1, Ordering::Relaxed);
-    let query: BTreeMap<String, String> =
-        url::form_urlencoded::parse(request.uri().query().unwrap_or("").as_bytes()).into_owned().collect();
-    let mut segments = request.uri().path().trim_start_matches('/').splitn(3, '/');
-    let name = segments.nth(2).filter(|name| !name.is_empty());
-    match (request.method(), name) {
-        (&Method::GET, None) if query.get("comp").is_some_and(|comp| comp == "list") => {
-            let xml = list(
-                &state.content,
-                query.get("prefix").map_or("", |prefix| prefix),
-                query.contains_key("delimiter"),
-            );
-            let head = Response::builder().header("content-type", "application/xml");
-            head.body(whole(xml.into())).expect("a response")
-        }
-        (&Method::GET | &Method::HEAD, None) => {
-            let head = Response::builder().header("etag", ETAG).header("last-modified", LAST_MODIFIED);
-            head.body(whole(Bytes::new())).expect("a response")
-        }
-        (&Method::GET | &Method::HEAD, Some(name)) => match state.content.blobs.get(name) {
-            Some(size) => blob(state, request, *size),
-            None => error(StatusCode::NOT_FOUND, "BlobNotFound"),
-        },
-        _ => error(StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch"),
-    }
-}
-
-fn blob(state: &Arc<State>, request: &Request<Incoming>, size: u64) -> Response<Body> {
-    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-    if header("if-match").is_some_and(|etag| etag != "*" && etag.trim_matches('"') != ETAG.trim_matches('"'))
-    {
-        return error(StatusCode::PRECONDITION_FAILED, "ConditionNotMet");
-    }
-    let asked = header("x-ms-range").or_else(|| header("range")).and_then(|range| parse_range(range, size));
-    let range = asked.clone().unwrap_or(0..size);
-    let mut head = Response::builder()
-        .header("etag", ETAG)
-        .header("last-modified", LAST_MODIFIED)
-        .header("accept-ranges", "bytes")
-        .header("content-type", "application/octet-stream")
-        .header("content-length", range.end - range.start)
-        .header("x-ms-blob-type", "BlockBlob")
-        .header("x-ms-version", "2023-11-03");
-    if asked.is_some() {
-        let content_range = format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1));
-        head = head.status(StatusCode::PARTIAL_CONTENT).header("content-range", content_range);
-    }
-    if request.method() == Method::HEAD {
-        return head.body(whole(Bytes::new())).expect("a response");
-    }
-    let counted = Arc::clone(state);
-    let frames = pieces(&state.pattern, range).map(move |piece| {
-        counted.body_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        Ok(Frame::data(piece))
-    });
-    head.body(streamed(frames)).expect("a response")
-}
-
-/// `bytes=A-B` or `bytes=A-`, cut to `size`.
-fn parse_range(text: &str, size: u64) -> Option<Range<u64>> {
-    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
-    let end = last.parse::<u64>().map_or(size, |last| size.min(last + 1));
-    Some(first.parse::<u64>().ok()?.min(end)..end)
-}
-
-fn pieces(pattern: &Bytes, range: Range<u64>) -> impl Iterator<Item = Bytes> + Send + use<> {
-    let pattern = pattern.clone();
-    let mut at = range.start;
-    std::iter::from_fn(move || {
-        let start = usize::try_from(at % PATTERN as u64).expect("less than the pattern");
-        let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
-        let length = left.min(PIECE).min(PATTERN - start);
-        at += length as u64;
-        (length > 0).then(|| pattern.slice(start..start + length))
-    })
-}
-
-fn list(content: &Content, prefix: &str, by_level: bool) -> String {
-    let mut xml = "<?xml version=\"1.0\" encoding=\"utf-8\"?><EnumerationResults><Blobs>".to_owned();
-    let mut last_folder = String::new();
-    for (name, size) in
-        content.blobs.range(prefix.to_owned()..).take_while(|(name, _)| name.starts_with(prefix))
-    {
-        match name[prefix.len()..].split_once('/').filter(|_| by_level) {
-            Some((folder, _)) if folder == last_folder => {}
-            Some((folder, _)) => {
-                write!(xml, "<BlobPrefix><Name>{prefix}{folder}/</Name></BlobPrefix>").expect("writing to a String");
-                folder.clone_into(&mut last_folder);
-            }
-            None => write!(
-                xml,
-                "<Blob><Name>{name}</Name><Properties><Creation-Time>{LAST_MODIFIED}</Creation-Time>\
-                 <Last-Modified>{LAST_MODIFIED}</Last-Modified><Etag>{}</Etag><Content-Length>{size}</Content-Length>\
-                 <Content-Type>application/octet-stream</Content-Type><BlobType>BlockBlob</BlobType>\
-                 <AccessTier>Hot</AccessTier></Properties></Blob>",
-                ETAG.trim_matches('"')
-            )
-            .expect("writing to a String"),
-        }
-    }
-    xml + "</Blobs><NextMarker/></EnumerationResults>"
-}
-
-fn streamed(frames: impl Iterator<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static) -> Body {
-    let frames: Frames = Box::new(frames);
-    StreamBody::new(futures::stream::iter(frames))
-}
-
-fn whole(bytes: Bytes) -> Body {
-    streamed((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))).into_iter())
-}
-
-fn error(status: StatusCode, code: &str) -> Response<Body> {
-    let head = Response::builder()
-        .status(status)
-        .header("x-ms-error-code", code)
-        .header("content-type", "application/xml");
-    head.body(whole(format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code></Error>").into()))
-        .expect("a response")
 }

@@ -1,4 +1,4 @@
-//! A container on the emulator and a plain client of it: what a user's other tools see.
+//! A container on the emulator (or our own server) and a plain client of it: what a user's other tools see.
 
 use super::azurite;
 use futures::TryStreamExt;
@@ -28,9 +28,13 @@ pub struct Container {
 impl Container {
     /// Makes a new one with a name nobody else has.
     pub fn create() -> Self {
+        Self::create_at(azurite::service_url())
+    }
+
+    /// The same on another service.
+    pub fn create_at(service: String) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let service = azurite::service_url();
         // Fails only if a provider is there already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -44,6 +48,11 @@ impl Container {
             .build()
             .expect("a client");
         Self { name, service, store, runtime }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Its address, to put into a config.

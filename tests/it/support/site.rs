@@ -1,5 +1,6 @@
 //! Three tiers as a site has them: a scratch directory, a share directory, a Blob container.
 
+use super::blob_server::BlobServer;
 use super::container::Container;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use tempfile::TempDir;
 /// Where the blob tier is.
 #[derive(Debug)]
 pub enum Blob {
-    /// A container of its own on the emulator.
+    /// A container of its own on the emulator, or on our own server.
     Azurite(Container),
     /// A directory behind `file:///`, as in the demo.
     Directory(PathBuf),
@@ -30,6 +31,11 @@ impl Tiers {
     /// With a fresh container on the emulator.
     pub fn with_azurite() -> Self {
         Self::new(|_| Blob::Azurite(Container::create()))
+    }
+
+    /// With a fresh container on our own server.
+    pub fn with_server(server: &BlobServer) -> Self {
+        Self::new(|_| Blob::Azurite(Container::create_at(server.service())))
     }
 
     /// With a directory as Blob: quick, for what does not depend on Azure's protocol.

@@ -1,6 +1,6 @@
 //! Tiers to test with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tierfs::clock::{Clock, SystemClock};
 use tierfs::tier::{DirectoryKind, DirectoryOptions, DirectoryTier, MemoryTier, Tier, Writing};
@@ -15,6 +15,16 @@ impl Subject {
     /// A tier that needs nothing else.
     pub fn new(tier: impl Tier + 'static) -> Self {
         Self { tier: Arc::new(tier), _keep: None }
+    }
+
+    /// A tier that somebody made.
+    pub fn shared(tier: Arc<dyn Tier>) -> Self {
+        Self { tier, _keep: None }
+    }
+
+    /// The same with a directory that goes with it.
+    pub fn keeping(self, directory: tempfile::TempDir) -> Self {
+        Self { _keep: Some(directory), ..self }
     }
 
     /// The same with a decorator around its tier.
@@ -45,8 +55,13 @@ pub fn directory() -> Subject {
 
 /// The same where fsync costs nothing, if there is such a place.
 pub fn fast_directory() -> Subject {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { directory_under(memory) } else { directory() }
+    directory_under(&memory_dir())
+}
+
+/// Where files are kept in memory, if there is such a place.
+pub fn memory_dir() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
 fn directory_under(parent: &Path) -> Subject {
