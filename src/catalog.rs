@@ -131,6 +131,8 @@ pub enum NewBytes {
         version: Version,
         /// Its identity there.
         native: NativeId,
+        /// When it was made, by the tier's clock: a write that follows at once is not older.
+        mtime: Timestamp,
     },
     /// Will be made on this tier's stage as generation 1, state `Writing` (regular files).
     Staged {

@@ -152,6 +152,12 @@ pub trait Tier: Send + Sync + std::fmt::Debug {
     /// What it can hold and do.
     fn capabilities(&self) -> Capabilities;
 
+    /// Whether a copy can carry `attrs` beside its bytes; what is not kept at all costs nothing.
+    fn can_carry(&self, attrs: &Attrs) -> bool {
+        let _unlimited = attrs;
+        true
+    }
+
     /// Asks whether it is there and ours to use.
     ///
     /// # Errors

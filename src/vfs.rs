@@ -17,6 +17,7 @@ mod facts;
 mod handle;
 mod io;
 mod lookup;
+mod natives;
 mod node;
 mod open;
 mod open_file;

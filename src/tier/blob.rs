@@ -16,7 +16,6 @@ mod names;
 mod options;
 mod upload;
 
-pub use attributes::fits;
 pub use azure::AzureBlob;
 pub use folder::FolderBlob;
 pub use options::{Auth, BlobOptions};

@@ -187,6 +187,10 @@ impl<L: Layer> Tier for Layered<L> {
         self.inner.capabilities()
     }
 
+    fn can_carry(&self, attrs: &Attrs) -> bool {
+        self.inner.can_carry(attrs)
+    }
+
     async fn probe(&self) -> Result<()> {
         self.layer.around(call(Operation::Probe, &Key::ROOT), &|_| self.inner.probe()).await
     }

@@ -115,6 +115,10 @@ impl Tier for Restricted {
         }
     }
 
+    fn can_carry(&self, attrs: &Attrs) -> bool {
+        self.inner.can_carry(attrs)
+    }
+
     async fn probe(&self) -> Result<()> {
         self.inner.probe().await
     }

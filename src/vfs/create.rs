@@ -2,11 +2,11 @@
 
 use super::open::Opened;
 use super::place::{Inherit, Owner};
-use super::stage::STAGE_MODE;
+use super::stage::{STAGE_MODE, set_mtime};
 use super::{Caller, Entry, Vfs};
 use crate::catalog::{Inode, NewBytes, NewInode, stage_name};
 use crate::error::{Error, Kind, Result};
-use crate::tier::{Access, Resident, Special};
+use crate::tier::{Access, Object, Resident, Special};
 use crate::types::{AttrChange, FileKind, Ino, Key, TierId};
 use std::fs::File;
 
@@ -69,14 +69,19 @@ impl Vfs {
         name: &[u8],
         owner: Owner,
     ) -> Result<(Inode, File)> {
-        let (_, file) =
+        let (key, file) =
             self.with_native_key(parent, name, tier, |key| resident.create(key, owner.mode & 0o777))?;
-        resident.set_attr_open(&file, &self.correction(owner))?;
-        let object = resident.stat_open(&file)?;
-        let native = object.native.ok_or_else(no_identity)?;
-        let bytes = NewBytes::Native { tier, version: object.version, native };
-        let inode = self.add(parent, name, FileKind::Regular, owner, 0, None, bytes)?;
-        Ok((inode, file))
+        let added = resident.set_attr_open(&file, &self.correction(owner)).and_then(|()| {
+            let bytes = native_bytes(tier, resident.stat_open(&file)?)?;
+            self.add(parent, name, FileKind::Regular, owner, 0, None, bytes)
+        });
+        match added {
+            Ok(inode) => Ok((inode, file)),
+            Err(error) => {
+                take_away(&key, resident.unlink(&key));
+                Err(error)
+            }
+        }
     }
 
     fn make_staged(
@@ -92,16 +97,33 @@ impl Vfs {
         let inode = self.add(parent, name, FileKind::Regular, owner, 0, None, bytes)?;
         crate::failpoint::pass("dirty_row_written");
         let staged = stage_name(inode.attr.ino, inode.generation);
-        match stage.create(&staged, STAGE_MODE) {
+        // Its own clock may be behind: the time shown first must not go back.
+        let made = stage.create(&staged, STAGE_MODE).and_then(|file| {
+            set_mtime(&file, inode.attr.mtime)?;
+            Ok(file)
+        });
+        match made {
             Ok(file) => {
                 self.describe(tier, &staged, &inode, path, None);
                 Ok((inode, file))
             }
             Err(error) => {
-                self.catalog().unlink(parent, name, &[], "", self.now())?;
-                self.catalog().drop_orphan(inode.attr.ino)?;
+                self.unmake(parent, name, inode.attr.ino);
                 Err(error)
             }
+        }
+    }
+
+    /// Takes back a row whose file could not be made.
+    fn unmake(&self, parent: Ino, name: &[u8], ino: Ino) {
+        let undone = self.catalog().unlink(parent, name, &[], "", self.now()).and_then(|_| {
+            for replica in self.catalog().drop_orphan(ino)? {
+                self.remove_staged(&replica)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = undone {
+            tracing::warn!(%ino, %error, "a file that could not be made is shown until the next start");
         }
     }
 
@@ -186,12 +208,21 @@ impl Vfs {
         if self.catalog().lookup(parent, name)?.is_some() {
             return Err(Kind::Exists.into());
         }
-        let bytes = self.place_special(parent, name, &path, special, owner)?;
-        let inode = self.add(parent, name, kind, owner, rdev, target, bytes)?;
-        self.entry(inode, &path)
+        let placed = self.place_special(parent, name, &path, special, owner)?;
+        let (bytes, key) = match placed {
+            Some((bytes, key)) => (bytes, Some(key)),
+            None => (NewBytes::Deferred { domain: self.parts.rules.domain(&path) }, None),
+        };
+        let added = self.add(parent, name, kind, owner, rdev, target, bytes);
+        if added.is_err()
+            && let (Some(key), Some((_, resident))) = (key, self.resident_home(&path))
+        {
+            remove(resident, &key, special);
+        }
+        self.entry(added?, &path)
     }
 
-    /// Makes it on its resident home, or leaves it to the mover.
+    /// Makes it on its resident home; `None` leaves it to the mover.
     fn place_special(
         &self,
         parent: Ino,
@@ -199,10 +230,9 @@ impl Vfs {
         path: &Key,
         special: &Special,
         owner: Owner,
-    ) -> Result<NewBytes> {
-        let deferred = || NewBytes::Deferred { domain: self.parts.rules.domain(path) };
+    ) -> Result<Option<(NewBytes, Key)>> {
         let Some((tier, resident)) = self.resident_home(path) else {
-            return Ok(deferred());
+            return Ok(None);
         };
         let made = self.with_native_key(parent, name, tier, |key| match special {
             Special::Directory => resident.mkdir(key, owner.mode),
@@ -211,13 +241,17 @@ impl Vfs {
         let key = match made {
             Ok((key, ())) => key,
             // What the tier can't hold, or can't hold there yet, the catalog does.
-            Err(error) if matches!(error.kind(), Kind::Busy | Kind::Unsupported) => return Ok(deferred()),
+            Err(error) if matches!(error.kind(), Kind::Busy | Kind::Unsupported) => return Ok(None),
             Err(error) => return Err(error),
         };
-        resident.set_attr(&key, &owner.change())?;
-        let object = resident.stat(&key)?;
-        let native = object.native.ok_or_else(no_identity)?;
-        Ok(NewBytes::Native { tier, version: object.version, native })
+        let described = resident.set_attr(&key, &owner.change()).and_then(|()| {
+            let bytes = native_bytes(tier, resident.stat(&key)?)?;
+            Ok(Some((bytes, key.clone())))
+        });
+        if described.is_err() {
+            remove(resident, &key, special);
+        }
+        described
     }
 
     /// Gives an inode one more name.
@@ -236,6 +270,9 @@ impl Vfs {
         let native = self.link_native(ino, parent, name)?;
         let domain = native.is_none().then(|| self.parts.rules.domain(&path));
         let inode = self.catalog().link(ino, parent, name, native, domain.as_deref(), self.now())?;
+        if native.is_some() {
+            self.know_natives(ino);
+        }
         self.entry(inode, &path)
     }
 
@@ -274,6 +311,22 @@ impl Vfs {
     }
 }
 
-fn no_identity() -> Error {
-    Error::new(Kind::Corrupt, "a directory tier gave a file without its identity")
+fn native_bytes(tier: TierId, object: Object) -> Result<NewBytes> {
+    let no_identity = || Error::new(Kind::Corrupt, "a directory tier gave a file without its identity");
+    let native = object.native.ok_or_else(no_identity)?;
+    Ok(NewBytes::Native { tier, version: object.version, native, mtime: object.modified })
+}
+
+fn remove(resident: &dyn Resident, key: &Key, special: &Special) {
+    let removed = if *special == Special::Directory { resident.rmdir(key) } else { resident.unlink(key) };
+    take_away(key, removed);
+}
+
+/// Something was made that could not be given its row: it must not be found as somebody else's.
+fn take_away(key: &Key, removed: Result<()>) {
+    if let Err(error) = removed
+        && error.kind() != Kind::NotFound
+    {
+        tracing::warn!(%key, %error, "what could not be made wholly was not removed");
+    }
 }

@@ -68,10 +68,13 @@ impl Vfs {
             None => None,
         };
         if let Some(content) = content {
+            // As the catalog will have it when it is told.
+            if (attr.size, attr.mtime) != (content.size, content.mtime) {
+                attr.ctime = attr.ctime.max(content.ctime);
+            }
             attr.size = content.size;
             attr.blocks = content.blocks;
             attr.mtime = content.mtime;
-            attr.ctime = attr.ctime.max(content.ctime);
         }
         Ok(attr)
     }

@@ -25,6 +25,7 @@ impl Vfs {
         let domain = self.parts.rules.domain(&path);
         let unlinked = self.catalog().unlink(parent, name, &gone, &domain, self.now())?;
         self.lost_its_name(&unlinked);
+        self.keep_emptied(parent);
         Ok(())
     }
 
@@ -56,6 +57,7 @@ impl Vfs {
     /// Remembers that an inode's last name is gone, so that its remains go with the last holder.
     pub(super) fn lost_its_name(&self, unlinked: &Unlinked) {
         if unlinked.nlink > 0 {
+            self.know_natives(unlinked.ino);
             return;
         }
         let node = self.nodes.get(unlinked.ino);
@@ -90,6 +92,7 @@ impl Vfs {
         let domain = self.parts.rules.domain(&path);
         let unlinked = self.catalog().rmdir(parent, name, &gone, &domain, self.now())?;
         self.lost_its_name(&unlinked);
+        self.keep_emptied(parent);
         Ok(())
     }
 

@@ -50,11 +50,18 @@ impl Vfs {
         if let Some(replaced) = renamed.replaced {
             self.lost_its_name(&replaced);
         }
-        self.describe_again(source.attr.ino);
-        if let Some(target) = target.filter(|_| mode == RenameMode::Exchange) {
-            self.describe_again(target.attr.ino);
+        self.moved(source.attr.ino);
+        match target.filter(|_| mode == RenameMode::Exchange) {
+            Some(target) => self.moved(target.attr.ino),
+            None => self.keep_emptied(parent),
         }
         Ok(())
+    }
+
+    /// What is known of an inode beside its names follows them.
+    fn moved(&self, ino: Ino) {
+        self.know_natives(ino);
+        self.describe_again(ino);
     }
 
     /// Whether there is anything to do; two names of one inode are left as they are.

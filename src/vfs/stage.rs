@@ -4,7 +4,8 @@ use super::Vfs;
 use crate::catalog::{Inode, Replica, WriteState};
 use crate::data::{Sidecar, SidecarState, StageStore};
 use crate::error::{Error, Kind, Result};
-use crate::types::{Ino, Key, Seq, TierId};
+use crate::types::{Ino, Key, Seq, TierId, Timestamp};
+use std::fs::File;
 use std::sync::Arc;
 
 /// Mode of stage files: ours alone, whatever the file's own mode.
@@ -70,4 +71,14 @@ impl Vfs {
             self.describe(replica.tier, &replica.name, &inode, path, closed);
         }
     }
+}
+
+/// Sets the modification time of an open stage file.
+pub(super) fn set_mtime(file: &File, mtime: Timestamp) -> Result<()> {
+    let (seconds, nanos) = mtime.parts();
+    let times = rustix::fs::Timestamps {
+        last_access: rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+        last_modification: rustix::fs::Timespec { tv_sec: seconds, tv_nsec: nanos },
+    };
+    Ok(rustix::fs::futimens(file, &times)?)
 }

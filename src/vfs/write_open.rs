@@ -2,14 +2,13 @@
 
 use super::open::no_copy;
 use super::open_file::{Bytes, OpenFile, content_of};
-use super::stage::STAGE_MODE;
+use super::stage::{STAGE_MODE, set_mtime};
 use super::{Caller, Vfs};
 use crate::catalog::{Content, Inode, Replica, stage_name};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::Rule;
 use crate::tier::{Access, RenameMode};
 use crate::types::{Key, TierId};
-use std::fs::File;
 use std::sync::Arc;
 
 /// What FLUSH must know of a write that begins.
@@ -237,14 +236,4 @@ pub(super) fn truncate_if(truncate: bool, open: &OpenFile) -> Result<()> {
 
 fn remote_name(name: &[u8]) -> Key {
     Key::parse(name).unwrap_or_default()
-}
-
-/// Sets the modification time of an open stage file.
-fn set_mtime(file: &File, mtime: crate::types::Timestamp) -> Result<()> {
-    let (seconds, nanos) = mtime.parts();
-    let times = rustix::fs::Timestamps {
-        last_access: rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
-        last_modification: rustix::fs::Timespec { tv_sec: seconds, tv_nsec: nanos },
-    };
-    Ok(rustix::fs::futimens(file, &times)?)
 }

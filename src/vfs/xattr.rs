@@ -4,7 +4,7 @@
 use super::Vfs;
 use crate::catalog::Inode;
 use crate::error::{Error, Kind, Result};
-use crate::types::{FileKind, Ino};
+use crate::types::{Attrs, FileKind, Ino};
 
 /// Prefix of the facts.
 const FACTS: &[u8] = b"user.tierfs.";
@@ -55,7 +55,33 @@ impl Vfs {
                 return Err(Kind::NoAttribute.into());
             }
         }
+        self.check_carried(&inode, name, value)?;
         self.change_xattr(&inode, name, Some(value))
+    }
+
+    /// Says now that home can't carry an attribute, rather than later when nobody asks.
+    fn check_carried(&self, inode: &Inode, name: &[u8], value: &[u8]) -> Result<()> {
+        let ino = inode.attr.ino;
+        let home = self.parts.tiers.get(self.rule(&self.some_path(ino)?).home)?;
+        let mut xattrs = self.catalog().xattrs(ino)?;
+        xattrs.retain(|(known, _)| known != name);
+        xattrs.push((name.to_vec(), value.to_vec()));
+        let attrs = Attrs {
+            mode: Some(inode.attr.mode),
+            uid: Some(inode.attr.uid),
+            gid: Some(inode.attr.gid),
+            mtime: Some(inode.attr.mtime),
+            link: (inode.attr.nlink > 1).then(|| format!("{}-{ino}", self.catalog().id())),
+            xattrs,
+            write_id: None,
+        };
+        if home.can_carry(&attrs) {
+            return Ok(());
+        }
+        Err(Error::new(
+            Kind::NoSpace,
+            format!("tier {} can't carry that many extended attributes", home.name()),
+        ))
     }
 
     /// Removes an attribute.
@@ -95,6 +121,7 @@ impl Vfs {
                 tracing::debug!(%path, %error, "an extended attribute stays in the catalog only");
             }
         }
+        self.know_natives(ino);
         Ok(())
     }
 }

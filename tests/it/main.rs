@@ -5,6 +5,7 @@ mod blob;
 mod cases;
 mod cli;
 mod contract;
+mod crash;
 mod mounted;
 mod mover;
 mod rig;

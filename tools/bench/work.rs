@@ -53,6 +53,13 @@ fn in_parts(path: &Path, threads: u64, file: File, step: impl Fn(&File, u64, &mu
     drop(file);
 }
 
+/// Removes what [`create_files`] made.
+pub fn remove_files(directory: &Path, count: usize) {
+    for i in 0..count {
+        fs::remove_file(directory.join(format!("f{i:06}"))).expect("unlink");
+    }
+}
+
 /// Creates and closes `count` empty files in a new directory.
 pub fn create_files(directory: &Path, count: usize) {
     for i in 0..count {

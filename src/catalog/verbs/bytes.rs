@@ -121,11 +121,15 @@ impl Catalog {
     }
 }
 
+/// The ctime is the catalog's own: that of the file under it changes by much that is not the file's business.
 fn apply(inode: &mut Inode, content: Content) {
-    inode.attr.size = content.size;
-    inode.attr.blocks = content.blocks;
-    inode.attr.mtime = content.mtime;
-    inode.attr.ctime = content.ctime;
+    let attr = &mut inode.attr;
+    if (attr.size, attr.mtime) != (content.size, content.mtime) {
+        attr.ctime = attr.ctime.max(content.ctime);
+    }
+    attr.size = content.size;
+    attr.blocks = content.blocks;
+    attr.mtime = content.mtime;
 }
 
 impl Tx<'_> {

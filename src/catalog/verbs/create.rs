@@ -29,8 +29,9 @@ impl Tx<'_> {
             return self.adopt(new);
         }
         match &new.bytes {
-            NewBytes::Native { tier, version, native } => {
+            NewBytes::Native { tier, version, native, mtime } => {
                 inode.attr.blocks = native.blocks;
+                inode.attr.mtime = *mtime;
                 self.own_native(&inode, new, *tier, version, *native)?;
             }
             NewBytes::Staged { tier } => {
@@ -93,7 +94,7 @@ impl Tx<'_> {
     /// The name is taken: by an import of what was just made, or by something else.
     fn adopt(&self, new: &NewInode<'_>) -> Result<Inode> {
         let taken = || Error::new(Kind::Exists, "the name is taken");
-        let NewBytes::Native { tier, version, native } = &new.bytes else { return Err(taken()) };
+        let NewBytes::Native { tier, version, native, mtime } = &new.bytes else { return Err(taken()) };
         let there = self.named(new.parent, new.name)?;
         let place = self.native(new.parent, tier.0)?.ok_or_else(taken)?;
         if there.attr.kind != new.kind {
@@ -118,6 +119,7 @@ impl Tx<'_> {
         inode.attr.nlink = there.attr.nlink;
         inode.attr.size = there.attr.size;
         inode.attr.blocks = native.blocks;
+        inode.attr.mtime = *mtime;
         inode.generation = there.generation;
         inode.attr_generation = there.attr_generation;
         self.update_inode(&inode)?;

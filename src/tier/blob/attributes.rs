@@ -44,7 +44,7 @@ const KINDS: [(&str, FileKind); 4] = [
 
 /// Whether `attrs` fit into a blob's metadata, so that `setxattr` can say ENOSPC before an upload fails.
 #[must_use]
-pub fn fits(attrs: &Attrs) -> bool {
+pub(super) fn fits(attrs: &Attrs) -> bool {
     // A write id comes with the commit.
     let reserve = "tierfs_write_id".len() + 64;
     size(&of_attrs(attrs)) + reserve <= METADATA_MAX

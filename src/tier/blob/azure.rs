@@ -147,6 +147,10 @@ impl Tier for AzureBlob {
         }
     }
 
+    fn can_carry(&self, attrs: &Attrs) -> bool {
+        attributes::fits(attrs)
+    }
+
     async fn probe(&self) -> Result<()> {
         let root = self.names.directory(&Key::ROOT)?;
         match self.client.list(&root, None, 1).await {

@@ -127,7 +127,7 @@ async fn ranges_are_exact() {
 async fn too_many_attributes_are_refused_before_anything_is_sent() {
     let tier = Container::create().await.tier("");
     let attrs = Attrs { xattrs: vec![(b"user.big".to_vec(), vec![1; 4000])], ..Attrs::default() };
-    assert!(!tierfs::tier::blob::fits(&attrs));
+    assert!(!tier.can_carry(&attrs));
     assert_eq!(kind(tier.put(&key("f"), bytes(1), &attrs, &Condition::Always).await), Kind::NoSpace);
     assert_eq!(kind(tier.head(&key("f")).await), Kind::NotFound);
 }

@@ -31,7 +31,7 @@ fn a_catalog_outlives_its_daemon() {
         gid: 2,
         rdev: 0,
         target: None,
-        bytes: NewBytes::Native { tier, version: version(1), native },
+        bytes: NewBytes::Native { tier, version: version(1), native, mtime: Timestamp(5) },
         now: Timestamp(5),
     };
     let made = catalog.create(&new).unwrap();

@@ -148,7 +148,9 @@ fn apply(bed: &Bed, model: &mut Model, op: &Op, number: u64) {
             let file_kind = if *directory { FileKind::Directory } else { FileKind::Regular };
             let native = NativeId { ino: number, nlink: 1, blocks: 0 };
             let bytes = match (bytes, directory) {
-                (0, _) => NewBytes::Native { tier: bed.scratch, version: version(number), native },
+                (0, _) => {
+                    NewBytes::Native { tier: bed.scratch, version: version(number), native, mtime: bed.now() }
+                }
                 (1, false) => NewBytes::Staged { tier: bed.scratch },
                 (2, _) => NewBytes::Deferred { domain: "d".into() },
                 _ => NewBytes::CatalogOnly,

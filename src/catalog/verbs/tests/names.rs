@@ -175,7 +175,7 @@ fn create_adopts_the_import_of_what_it_made() {
     assert_eq!(bed.native(Ino::ROOT, "f", 5), imported);
     assert_eq!(bed.catalog.inode(imported).unwrap().attr.mode, 0o644);
     let native = NativeId { ino: 77, nlink: 1, blocks: 0 };
-    let bytes = NewBytes::Native { tier: bed.scratch, version: version(5), native };
+    let bytes = NewBytes::Native { tier: bed.scratch, version: version(5), native, mtime: bed.now() };
     assert_eq!(kind_of(bed.make(Ino::ROOT, "f", FileKind::Regular, bytes)), Kind::Exists);
 }
 

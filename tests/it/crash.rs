@@ -1,0 +1,8 @@
+//! Daemons that die: what was acknowledged is there afterwards, here, on the tiers and in the catalog.
+
+mod cases;
+mod points;
+mod rig;
+mod torture;
+mod tree;
+mod worker;
