@@ -3,6 +3,7 @@
 
 mod dentries;
 mod inodes;
+mod names;
 mod places;
 mod replicas;
 mod steps;
@@ -10,6 +11,7 @@ mod steps;
 use crate::error::{Error, Kind, Result};
 use crate::types::{Timestamp, Version};
 use lru::LruCache;
+use names::Names;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -32,7 +34,10 @@ pub(super) struct State {
     places: LruCache<i64, Arc<PlaceRow>>,
     /// (directory, tier) → its native place.
     natives: LruCache<(u64, u32), i64>,
+    /// Directory → its places, oldest first.
+    owned: LruCache<u64, Arc<[PlaceRow]>>,
     tiers: Option<Arc<[TierPlaces]>>,
+    pub(super) names: Names,
     counters: HashMap<Counter, (i64, i64)>,
     /// The current transaction changed what is cached above.
     touched: bool,
@@ -43,6 +48,8 @@ impl Default for State {
         Self {
             places: LruCache::new(CACHED),
             natives: LruCache::new(CACHED),
+            owned: LruCache::new(CACHED),
+            names: Names::default(),
             tiers: None,
             counters: HashMap::new(),
             touched: false,

@@ -39,6 +39,9 @@ impl Tx<'_> {
     }
 
     pub(in crate::catalog) fn find_named(&self, parent: Ino, name: &[u8]) -> Result<Option<Inode>> {
+        if self.state.borrow_mut().names.lacks(parent.0, cookie(name)) {
+            return Ok(None);
+        }
         let sql = concat!(
             "SELECT ",
             inode_columns!(),
@@ -50,6 +53,7 @@ impl Tx<'_> {
 
     /// Whether the name was free and now names `ino`.
     pub(in crate::catalog) fn insert_dentry(&self, parent: Ino, name: &[u8], ino: Ino) -> Result<bool> {
+        self.state.borrow_mut().names.add(parent.0, cookie(name));
         let rows = self.execute(
             "INSERT INTO dentry (parent, hash, name, ino) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
             params![parent.0.cast_signed(), cookie(name), name, ino.0.cast_signed()],
@@ -59,11 +63,17 @@ impl Tx<'_> {
 
     /// The name names `ino`, whatever it named before. Native places are the caller's concern.
     pub(in crate::catalog) fn put_dentry(&self, parent: Ino, name: &[u8], ino: Ino) -> Result<()> {
+        self.state.borrow_mut().names.add(parent.0, cookie(name));
         self.execute(
             "INSERT OR REPLACE INTO dentry (parent, hash, name, ino) VALUES (?1, ?2, ?3, ?4)",
             params![parent.0.cast_signed(), cookie(name), name, ino.0.cast_signed()],
         )?;
         Ok(())
+    }
+
+    /// A directory was just made: from now on new names in it are known to be new.
+    pub(in crate::catalog) fn begin_names(&self, dir: Ino) {
+        self.state.borrow_mut().names.begin(dir.0);
     }
 
     pub(in crate::catalog) fn delete_dentry(&self, parent: Ino, name: &[u8]) -> Result<()> {

@@ -83,10 +83,15 @@ impl Tx<'_> {
     }
 
     /// Places that `dir` owns, oldest first.
-    pub(in crate::catalog) fn places_of(&self, dir: Ino) -> Result<Vec<PlaceRow>> {
+    pub(in crate::catalog) fn places_of(&self, dir: Ino) -> Result<Arc<[PlaceRow]>> {
+        if let Some(known) = self.state.borrow_mut().owned.get(&dir.0) {
+            return Ok(Arc::clone(known));
+        }
         let sql = "SELECT id, tier, parent, name, ino, changed_at FROM place
                    WHERE ino = ?1 AND ino <> 0 ORDER BY id";
-        self.all(sql, [dir.0.cast_signed()], read)
+        let rows: Arc<[PlaceRow]> = self.all(sql, [dir.0.cast_signed()], read)?.into();
+        self.state.borrow_mut().owned.put(dir.0, Arc::clone(&rows));
+        Ok(rows)
     }
 
     pub(in crate::catalog) fn has_places(&self, dir: Ino) -> Result<bool> {
@@ -107,6 +112,10 @@ impl Tx<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, 0, NULL, ?6)",
             params![id, tier, parent, name, ino.cast_signed(), self.now().0],
         )?;
+        let mut state = self.state.borrow_mut();
+        state.owned.pop(&ino);
+        state.touched = true;
+        drop(state);
         Ok(id)
     }
 
@@ -147,6 +156,7 @@ impl Tx<'_> {
     fn forget_place(&self, id: i64) {
         let mut state = self.state.borrow_mut();
         state.places.pop(&id);
+        state.owned.clear();
         state.natives.clear();
         state.touched = true;
     }

@@ -46,6 +46,9 @@ impl Tx<'_> {
             NewBytes::CatalogOnly => {}
         }
         self.insert_inode(&inode)?;
+        if new.kind == FileKind::Directory {
+            self.begin_names(ino);
+        }
         self.touch_directory(new.parent, subdirectories(new.kind), new.now)?;
         Ok(inode)
     }

@@ -26,7 +26,7 @@ impl Tx<'_> {
         inode.attr.nlink = inode.attr.nlink.saturating_sub(1);
         inode.attr.ctime = leave.now;
         let mut inherited = false;
-        for place in self.places_of(leave.parent)? {
+        for place in self.places_of(leave.parent)?.iter() {
             let Some(row) = self.replica(place.id, leave.name)? else { continue };
             if row.ino != inode.attr.ino.0 {
                 continue;
@@ -114,7 +114,7 @@ impl Tx<'_> {
                 self.doom_row(&row, domain)?;
             }
         }
-        for place in self.places_of(dir)? {
+        for place in self.places_of(dir)?.iter() {
             if gone.contains(&TierId(place.tier)) {
                 self.remove_subtree(&place)?;
             } else {

@@ -320,7 +320,7 @@ impl Merge<'_> {
 
     /// Takes the name from the file that loses it to home's; its keys on other tiers stay where they are, unowned.
     fn unname(&mut self, tx: &Tx<'_>, name: &[u8], there: Inode) -> Result<()> {
-        for place in tx.places_of(self.look.dir)? {
+        for place in tx.places_of(self.look.dir)?.iter() {
             if tx.replica(place.id, name)?.is_some_and(|row| row.ino == there.attr.ino.0) {
                 tx.delete_replica(place.id, name)?;
             }

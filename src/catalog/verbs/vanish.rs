@@ -116,7 +116,7 @@ impl Merge<'_> {
 
     /// Whether another key of this very name holds the newest content.
     fn is_held(&self, tx: &Tx<'_>, dir: Ino, name: &[u8], inode: &Inode) -> Result<bool> {
-        for place in tx.places_of(dir)? {
+        for place in tx.places_of(dir)?.iter() {
             let row = tx.replica(place.id, name)?;
             if row.is_some_and(|row| row.ino == inode.attr.ino.0 && row.generation == inode.generation.0) {
                 return Ok(true);
