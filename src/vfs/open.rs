@@ -289,7 +289,7 @@ impl Vfs {
     /// RELEASE: the last descriptor of an open file description is gone.
     ///
     /// # Errors
-    /// What the catalog says; the handle is gone all the same.
+    /// [`Kind::WouldBlock`], or a handle that is not open.
     pub fn release(&self, caller: &Caller, handle: FileHandle) -> Result<Released> {
         let node = self.handles.file(handle)?.node.clone();
         let turn = self.turn(caller, &node)?;
@@ -311,13 +311,17 @@ impl Vfs {
         }
         drop(state);
         if let Some(open) = open.filter(|_| closed.is_some()) {
-            self.let_go(node, &open)?;
+            result = result.and_then(|()| self.let_go(node, &open));
         }
         drop(turn);
         if self.nodes.drop_if_unknown(node) {
             self.bury(node);
         }
-        result.map(|()| Released { closed })
+        if let Err(error) = result {
+            // Nobody waits for this answer; the bytes stay where they are, and the next start closes them.
+            tracing::error!(ino = %node.ino, %error, "the end of a write was not written down");
+        }
+        Ok(Released { closed })
     }
 
     /// A staged file that was committed while it was open could not go then, nor could a native file move

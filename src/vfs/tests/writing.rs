@@ -192,3 +192,26 @@ fn truncate_without_a_handle() {
         }
     }
 }
+
+#[test]
+fn a_write_open_that_fails_on_the_stage_leaves_the_file_clean() {
+    let bed = Bed::new();
+    let ino = bed.put("b/f", "one");
+    bed.commit("b/f");
+    let before = bed.inode(ino);
+    let stage = bed.native("scratch", ".tierfs/stage");
+    let own = fs::read_dir(&stage).unwrap().next().unwrap().unwrap().path();
+    fs::rename(&own, own.with_extension("gone")).unwrap();
+    fs::write(&own, "not a directory").unwrap();
+    for flags in [libc::O_RDWR, libc::O_RDWR | libc::O_TRUNC] {
+        assert!(bed.vfs.open(&ME, ino, flags).is_err());
+        let after = bed.inode(ino);
+        assert_eq!((after.state, after.generation), (WriteState::Clean, before.generation));
+        assert!(bed.staged(ino).is_none());
+        assert_eq!(bed.cat("b/f"), "one");
+    }
+    fs::remove_file(&own).unwrap();
+    fs::rename(own.with_extension("gone"), &own).unwrap();
+    write(&bed, "b/f", libc::O_RDWR, b"two");
+    assert_eq!(bed.cat("b/f"), "two");
+}
