@@ -84,6 +84,10 @@ impl Vfs {
             }
         };
         let mut state = node.file.lock();
+        if state.cached_generation == Some(inode.generation) {
+            // The bytes go on where they were, and the kernel truncates its own pages.
+            state.cached_generation = Some(open.generation);
+        }
         if let Some(Begun { told, must_close }) = begun {
             state.told = told;
             state.must_close = must_close;
@@ -272,7 +276,9 @@ impl Vfs {
             Bytes::Native { file, tier } => {
                 let resident = self.resident(*tier).ok_or(Kind::Absent)?;
                 let version = resident.stat_open(file)?.version;
-                self.catalog().wrote_native(node.ino, *tier, content, &version)?;
+                let generation = self.catalog().wrote_native(node.ino, *tier, content, &version)?;
+                // The kernel's pages are what was written.
+                state.cached_generation = state.cached_generation.and(Some(generation));
             }
             _ => {
                 let path = self.some_path(node.ino)?;

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod blob;
+mod cases;
 mod cli;
 mod contract;
 mod crash;

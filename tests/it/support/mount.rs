@@ -63,6 +63,7 @@ pub struct MountBuilder<'a> {
     rules: String,
     mount_keys: String,
     blob_url: Option<String>,
+    blob_auth: Option<String>,
     blob_keys: String,
     environment: Vec<(String, String)>,
     options: Vec<String>,
@@ -97,6 +98,12 @@ impl<'a> MountBuilder<'a> {
     /// With the blob tier at another address: a proxy's, another server's.
     pub fn blob_url(mut self, url: String) -> Self {
         self.blob_url = Some(url);
+        self
+    }
+
+    /// With another way to sign in than the account key.
+    pub fn blob_auth(mut self, auth: &str) -> Self {
+        self.blob_auth = Some(auth.to_owned());
         self
     }
 
@@ -165,7 +172,9 @@ impl<'a> MountBuilder<'a> {
             (None, Blob::Directory(path)) => format!("file://{}", path.display()),
         };
         writeln!(config, "url = \"{url}\"").expect("writing to a String");
-        if url.starts_with("http") {
+        if let Some(auth) = &self.blob_auth {
+            writeln!(config, "auth = \"{auth}\"").expect("writing to a String");
+        } else if url.starts_with("http") {
             let key = place.join("key");
             fs::write(&key, super::container::KEY).expect("a key file");
             fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("chmod");
@@ -197,6 +206,7 @@ impl Mount {
             rules: RULES.to_owned(),
             mount_keys: String::new(),
             blob_url: None,
+            blob_auth: None,
             blob_keys: String::new(),
             environment: Vec::new(),
             options: Vec::new(),

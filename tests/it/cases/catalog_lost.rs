@@ -1,0 +1,111 @@
+//! The catalog is a convenience: what matters is on the tiers.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// What is known of a name: kind and mode, owner, size, mtime (not of directories), link count, content or target, xattr.
+type Facts = (u32, (u32, u32), u64, (i64, i64), u64, Vec<u8>, Option<Vec<u8>>);
+
+fn tree(root: &Path) -> BTreeMap<PathBuf, Facts> {
+    let (mut found, mut directories) = (BTreeMap::new(), vec![root.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let stat = fs::symlink_metadata(&path).expect("lstat");
+            let content = match stat.file_type() {
+                kind if kind.is_dir() => {
+                    directories.push(path.clone());
+                    Vec::new()
+                }
+                kind if kind.is_symlink() => {
+                    fs::read_link(&path).expect("readlink").into_os_string().into_encoded_bytes()
+                }
+                kind if kind.is_fifo() => Vec::new(),
+                _ => fs::read(&path).expect("a read"),
+            };
+            let (size, mtime, links) = match stat.is_dir() {
+                true => (0, (0, 0), 0),
+                false => (stat.size(), (stat.mtime(), stat.mtime_nsec()), stat.nlink()),
+            };
+            let facts = (stat.mode(), (stat.uid(), stat.gid()), size, mtime, links, content, xattr(&path));
+            found.insert(path.strip_prefix(root).expect("below").to_owned(), facts);
+        }
+    }
+    found
+}
+
+fn xattr(path: &Path) -> Option<Vec<u8>> {
+    let mut value = vec![0; 100];
+    let length = rustix::fs::lgetxattr(path, "user.note", &mut value).ok()?;
+    value.truncate(length);
+    Some(value)
+}
+
+fn plant(root: &Path) {
+    let path = |name: &str| root.join(name);
+    let write = |name: &str, bytes: &[u8], mode: u32, owner: (u32, u32), nanos: u32| {
+        fs::write(path(name), bytes).expect("a write");
+        chown(path(name), Some(owner.0), Some(owner.1)).expect("chown");
+        fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).expect("chmod");
+        let file = fs::File::open(path(name)).expect("open");
+        file.set_modified(UNIX_EPOCH + Duration::new(1_234_567_890, nanos)).expect("utimens");
+    };
+    for directory in ["d", "d/e", "empty", "empty/inner", "private"] {
+        fs::create_dir(path(directory)).expect("mkdir");
+    }
+    write("plain", b"plain", 0o644, (0, 0), 123_456_789);
+    write("none", b"", 0o000, (1000, 1001), 1);
+    write("d/setuid", b"#!", 0o6755, (7, 8), 999_999_999);
+    write("d/e/big", &crate::support::noise(4, 9 << 20), 0o640, (65_534, 65_534), 0);
+    write("d/first", b"linked", 0o600, (5, 5), 5);
+    fs::hard_link(path("d/first"), path("d/second")).expect("link");
+    fs::hard_link(path("d/first"), path("d/e/third")).expect("link");
+    write("twin", b"linked", 0o600, (5, 5), 5);
+    symlink("d/e/big", path("link")).expect("symlink");
+    symlink("nowhere/é", path("d/dangling")).expect("symlink");
+    rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .expect("mkfifo");
+    rustix::fs::setxattr(path("plain"), "user.note", b"a=b&c \xff\n", rustix::fs::XattrFlags::empty())
+        .expect("setxattr");
+    fs::set_permissions(path("private"), fs::Permissions::from_mode(0o1770)).expect("chmod");
+    chown(path("private"), Some(42), Some(43)).expect("chown");
+}
+
+#[test]
+fn catalog_can_be_lost() {
+    on_both(|tiers| {
+        let mut mount = Mount::of(tiers).start();
+        for home in ["blob", "share", "plain"] {
+            fs::create_dir(mount.path(home)).expect("mkdir");
+            plant(&mount.path(home));
+        }
+        mount.flush();
+        let before = tree(mount.root());
+        assert_eq!(before.len(), 3 * 17 + 3, "{:?}", before.keys());
+        without_catalog(&mut mount);
+        let after = tree(mount.root());
+        for (path, facts) in &before {
+            assert_eq!(after.get(path), Some(facts), "{}", path.display());
+        }
+        assert_eq!(after.len(), before.len(), "{:?}", after.keys());
+        let ino = |name: &str| fs::symlink_metadata(mount.path(name)).expect("stat").ino();
+        for home in ["blob", "share", "plain"] {
+            let name = |name: &str| format!("{home}/{name}");
+            assert_eq!(ino(&name("d/first")), ino(&name("d/second")));
+            assert_eq!(ino(&name("d/first")), ino(&name("d/e/third")));
+            assert_ne!(ino(&name("d/first")), ino(&name("twin")), "equal content is no link");
+            // One file still: what is written by one name is read by the other, here and at home.
+            fs::write(mount.path(&name("d/second")), "changed").expect("a write");
+            assert_eq!(fs::read(mount.path(&name("d/e/third"))).expect("a read"), b"changed");
+        }
+        mount.flush();
+        for name in ["first", "second", "e/third"] {
+            assert_eq!(tiers.expect_blob(&format!("blob/d/{name}")), b"changed");
+        }
+        assert_eq!(tiers.expect_blob("blob/twin"), b"linked");
+    });
+}

@@ -1,0 +1,84 @@
+//! Many names and big files: what they cost in requests, bytes and time.
+
+use super::*;
+use crate::support::blob_server::{Effect, Operation, When};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+
+/// C140
+#[test]
+fn a_hundred_thousand_names_cost_a_page_each_five_thousand() {
+    let (server, tiers, container) = own();
+    let count = 100_000;
+    for i in 0..count {
+        server.put_synthetic(&container, &format!("blob/many/f{i:06}"), i);
+    }
+    let mount = Mount::of(&tiers).blob_key("deadline = \"60s\"").start();
+    server.clear_log();
+    let began = Instant::now();
+    let shown = fs::read_dir(mount.path("blob/many")).expect("a directory").count();
+    let took = began.elapsed();
+    let (lists, heads) = (server.count(Operation::List), server.count(Operation::Head));
+    eprintln!("{shown} names in {took:?}, {lists} lists, {heads} heads");
+    assert_eq!(shown, usize::try_from(count).expect("a count"));
+    assert!(lists <= 100_000 / 5000 + 5, "{lists} list calls");
+    assert_eq!(heads, 0);
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert_eq!(fs::metadata(mount.path("blob/many/f004711")).expect("stat").len(), 4711);
+}
+
+#[test]
+fn a_name_in_an_unlisted_directory_costs_two_requests() {
+    let (server, tiers, container) = own();
+    for i in 0..20 {
+        server.put_synthetic(&container, &format!("blob/d/f{i}"), 10);
+    }
+    let mount = Mount::of(&tiers)
+        .rules(&crate::support::mount::RULES.replace("settle", "revalidate = \"1h\"\nsettle"))
+        .start();
+    fs::metadata(mount.path("blob/d")).expect("stat");
+    server.clear_log();
+    assert_eq!(fs::metadata(mount.path("blob/d/f7")).expect("stat").len(), 10);
+    let seen = server.requests();
+    assert!(
+        server.count(Operation::Head) <= 1 && server.count(Operation::List) <= 1 && seen.len() <= 2,
+        "{seen:?}"
+    );
+}
+
+/// C240
+#[test]
+fn a_part_of_a_big_file_costs_a_part() {
+    let (server, tiers, container) = own();
+    let size = 1 << 30;
+    for name in ["head", "middle", "tail"] {
+        server.put_synthetic(&container, &format!("blob/{name}"), size);
+    }
+    let mount = Mount::of(&tiers).start();
+    server.fault(When::operation(&[Operation::Get]), Effect::bandwidth(50_000_000));
+    let read = |name: &str, offset: u64, length: usize, limit: u64| {
+        server.clear_log();
+        let began = Instant::now();
+        let file = File::open(mount.path(&format!("blob/{name}"))).expect("open");
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, offset).expect("a read");
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(1), "{name}: {took:?}");
+        assert!(bytes == server.bytes_at(offset..offset + length as u64), "{name}: wrong bytes");
+        drop(file);
+        let moved = server.body_bytes();
+        eprintln!("{name}: {moved} bytes in {took:?}");
+        assert!(moved <= limit, "{name}: {moved} bytes moved");
+    };
+    read("head", 0, 4096, 2 * MIB);
+    read("tail", size - 65536, 65536, 32 * MIB);
+    read("middle", size / 2 + 77, 4096, 32 * MIB);
+    // `file` and its like read a little from the start, and then some more.
+    let mut start = Vec::new();
+    File::open(mount.path("blob/head")).expect("open").take(MIB).read_to_end(&mut start).expect("a read");
+    assert!(start == server.bytes_at(0..MIB));
+}

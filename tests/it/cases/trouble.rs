@@ -1,0 +1,111 @@
+//! A service that is busy, loses answers, or is gone.
+
+use super::*;
+use crate::support::blob_server::{Effect, Operation, When};
+use crate::support::{noise, wait};
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const READS: [Operation; 3] = [Operation::Head, Operation::Get, Operation::List];
+
+/// C100
+#[test]
+fn a_busy_service_is_waited_for_and_never_an_absence() {
+    let (server, tiers, _) = own();
+    let count = 320;
+    for i in 0..count {
+        tiers.put_blob(&format!("blob/d{}/f{i}", i % 8), &noise(i, 3000));
+    }
+    let mount = Mount::of(&tiers).start();
+    server.fault(When::operation(&READS).percent(30), Effect::busy(1));
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed) as u64;
+                    if i >= count {
+                        break;
+                    }
+                    let read = fs::read(mount.path(&format!("blob/d{}/f{i}", i % 8)));
+                    assert!(read.unwrap_or_else(|error| panic!("f{i}: {error}")) == noise(i, 3000), "f{i}");
+                }
+            });
+        }
+    });
+    assert!(server.requests().iter().any(|request| request.status.is_some_and(|status| status == 503)));
+}
+
+#[test]
+fn a_service_that_is_always_busy_is_an_error_and_never_an_absence() {
+    let (server, tiers, _) = own();
+    for name in ["known", "unknown", "d/f"] {
+        tiers.put_blob(&format!("blob/{name}"), name.as_bytes());
+    }
+    let mount = Mount::of(&tiers).blob_key("deadline = \"1s\"").start();
+    assert_eq!(fs::read(mount.path("blob/known")).expect("a read"), b"known");
+    server.fault(When::operation(&READS), Effect::busy(1));
+    for name in ["blob/unknown", "blob/d/f", "blob/none"] {
+        let found = errno(fs::read(mount.path(name)));
+        assert!([libc::EIO, libc::EAGAIN, libc::ETIMEDOUT].contains(&found), "{name}: errno {found}");
+    }
+    server.clear_faults();
+    // No answer was kept that nobody gave.
+    for name in ["known", "unknown", "d/f"] {
+        assert_eq!(fs::read_to_string(mount.path(&format!("blob/{name}"))).expect("a read"), name);
+    }
+    assert_eq!(errno(fs::read(mount.path("blob/none"))), libc::ENOENT);
+}
+
+#[test]
+fn lost_answers_and_broken_bodies_do_no_harm() {
+    let (server, tiers, container) = own();
+    let mount = Mount::of(&tiers).start();
+    let bytes = noise(1, 20 << 20);
+    fs::create_dir(mount.path("blob")).expect("mkdir");
+    server.fault(When::operation(&[Operation::PutBlob]).times(2), Effect::ApplyThenDrop);
+    server.fault(When::operation(&[Operation::PutBlockList]).times(1), Effect::ApplyThenDrop);
+    server.fault(When::operation(&[Operation::PutBlock]).times(2), Effect::Drop);
+    fs::write(mount.path("blob/small"), "small").expect("a write");
+    fs::write(mount.path("blob/big"), &bytes).expect("a write");
+    mount.flush();
+    let mut names = tiers.blob_file_names();
+    names.sort();
+    assert_eq!(names, ["blob/big", "blob/small"], "no conflict with ourselves");
+    assert!(server.get(&container, "blob/big").is_some_and(|found| found == bytes));
+
+    let other = Mount::of(&tiers).named("other").start();
+    server.fault(When::operation(&[Operation::Get]).times(3), Effect::CutAfter(300_000));
+    assert!(fs::read(other.path("blob/big")).expect("a read") == bytes);
+}
+
+#[test]
+fn a_dead_endpoint_slows_nothing_else() {
+    let (server, tiers, _) = own();
+    let bytes = noise(2, 1 << 20);
+    tiers.put_blob("hot/data", &bytes);
+    tiers.put_blob("blob/cold", b"cold");
+    let mount = Mount::of(&tiers).blob_key("deadline = \"1s\"").start();
+    assert!(fs::read(mount.path("hot/data")).expect("a read") == bytes);
+    wait::until("the hot copy", || tiers.hot_copies().len() == 1);
+    fs::create_dir(mount.path("d")).expect("mkdir");
+    server.fault(When::any(), Effect::Drop);
+    // Until the tier counts as sick, a caller waits for its deadline.
+    wait::until("the tier to count as sick", || {
+        let began = Instant::now();
+        let failed = fs::read(mount.path("blob/cold")).is_err();
+        failed && began.elapsed() < Duration::from_millis(200)
+    });
+    let began = Instant::now();
+    for i in 0..50 {
+        fs::write(mount.path(&format!("d/f{i}")), "scratch goes on").expect("a write");
+        assert_eq!(fs::read(mount.path(&format!("d/f{i}"))).expect("a read"), b"scratch goes on");
+    }
+    assert!(fs::read(mount.path("hot/data")).expect("hot copies go on") == bytes);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    server.clear_faults();
+    wait::until("the tier to be back", || {
+        fs::read(mount.path("blob/cold")).is_ok_and(|text| text == b"cold")
+    });
+}
