@@ -130,7 +130,7 @@ fn a_hot_copy_that_readers_have_open_becomes_the_staged_generation() {
     let handles = [writer.handle, reader.handle];
     // What the kernel holds goes with the last handle.
     drop((writer, reader));
-    handles.map(|handle| bed.close(handle));
+    handles.into_iter().for_each(|handle| bed.close(handle));
     assert_eq!((bed.inode(ino).state, bed.cat("k/f").as_str()), (WriteState::Closed, "one two"));
     bed.commit("k/f");
     assert_eq!(bed.cat("k/f"), "one two");
