@@ -25,13 +25,14 @@ mod place;
 mod refresh;
 mod remove;
 mod rename;
+mod settle;
 mod stage;
 #[cfg(test)]
 mod tests;
 mod write_open;
 mod xattr;
 
-use crate::catalog::{Catalog, Defaults};
+use crate::catalog::{Catalog, Defaults, WriteState};
 use crate::clock::Clock;
 use crate::data::{HotStore, StageStore, Streams};
 use crate::error::{Kind, Result};
@@ -51,6 +52,7 @@ pub use handle::FileHandle;
 pub use io::ReadAnswer;
 pub use open::{Opened, Released};
 pub use open_file::OpenFileId;
+pub use settle::Settled;
 
 /// Whether an operation may wait for a slow tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

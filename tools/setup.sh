@@ -83,12 +83,24 @@ need_model() {
   touch target/model/.complete
 }
 
+# Testers of file systems, in the versions whose results are known.
+need_testers() {
+  local crate version
+  for crate in pjdfstest@0.2.2 fsx@0.3.2; do
+    version=${crate#*@}
+    [ "$(cat "target/tools/.${crate%@*}" 2>/dev/null)" = "$version" ] && continue
+    say "installing ${crate%@*} $version into target/tools"
+    cargo install -q --root target/tools --locked "$crate" </dev/null >&2 || die "cargo could not install $crate"
+    printf '%s' "$version" >"target/tools/.${crate%@*}"
+  done
+}
+
 setup_build() { need_rust; need_apt gcc=gcc; }
 setup_demo() { setup_build; need_apt fusermount3=fuse3; need_fuse; }
 setup_test() { setup_demo; need_apt git=git; need_azurite; need_nextest; }
 setup_full() {
   setup_test
-  need_apt sqlite3=sqlite3 rsync=rsync vim=vim make=make perl=perl tar=tar cmp=diffutils
-  need_python; need_model
+  need_apt sqlite3=sqlite3 rsync=rsync vim=vim make=make perl=perl tar=tar cmp=diffutils fio=fio
+  need_python; need_model; need_testers
 }
 setup_bench() { setup_demo; need_apt mergerfs=mergerfs; }

@@ -3,7 +3,8 @@
 
 use super::convert::errno;
 use crate::error::{Error, Kind, Result};
-use crate::vfs::{Caller, OpenFileId, Vfs, Wait};
+use crate::types::Ino;
+use crate::vfs::{Caller, OpenFileId, Settled, Vfs, Wait};
 use fuser::{
     BackingId, Errno, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
     ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
@@ -11,6 +12,9 @@ use fuser::{
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+const LOOK_AT_MAPPINGS_EVERY: Duration = Duration::from_millis(250);
 
 /// A reply that can be refused.
 pub trait Refuse {
@@ -88,6 +92,20 @@ impl Shared {
         let caller = Caller { uid: request.uid(), gid: request.gid(), wait: Wait::Allowed };
         let shared = self.clone();
         self.runtime.spawn_blocking(move || shared.finish(reply, call(&shared.vfs, &caller), answer));
+    }
+
+    /// Ends the write of a closed file, now or when its last mapping is gone.
+    pub fn settle(&self, ino: Ino) {
+        if self.vfs.settle(ino) == Settled::Done {
+            return;
+        }
+        // There is no event for the end of a mapping.
+        let vfs = self.vfs.clone();
+        self.runtime.spawn(async move {
+            while vfs.settle(ino) == Settled::NotYet {
+                tokio::time::sleep(LOOK_AT_MAPPINGS_EVERY).await;
+            }
+        });
     }
 
     fn finish<T, R: Refuse>(&self, reply: R, result: Result<T>, answer: impl FnOnce(&Self, R, T)) {

@@ -403,6 +403,9 @@ impl fuser::Filesystem for Mount {
             |shared, reply, released| {
                 let backing = released.closed.and_then(|id| shared.backings.lock().remove(&id));
                 drop(backing);
+                if let Some(ino) = released.settle {
+                    shared.settle(ino);
+                }
                 reply.ok();
             },
         );

@@ -89,6 +89,8 @@ pub struct FileState {
     pub told: Option<Content>,
     /// The staged generation is new: it must get its close row even if it never changes.
     pub must_close: bool,
+    /// All handles are closed, but a mapping may go on writing.
+    pub settling: bool,
 }
 
 impl Node {
@@ -104,9 +106,10 @@ impl Node {
         }
     }
 
-    /// Whether any handle is open.
+    /// Whether any handle is open, or may be mapped though it is closed.
     pub fn is_open(&self) -> bool {
-        self.file.lock().handles > 0
+        let state = self.file.lock();
+        state.handles > 0 || state.settling
     }
 }
 

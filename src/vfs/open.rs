@@ -35,6 +35,9 @@ pub struct Opened {
 pub struct Released {
     /// The last handle is closed: nothing refers to this any more.
     pub closed: Option<OpenFileId>,
+    /// The kernel had the staged file itself and may have it mapped: once it gave back what was `closed`,
+    /// [`Vfs::settle`] must be asked until it is done.
+    pub settle: Option<Ino>,
 }
 
 impl Vfs {
@@ -295,7 +298,7 @@ impl Vfs {
     /// RELEASE: the last descriptor of an open file description is gone.
     ///
     /// # Errors
-    /// What the catalog says; the handle is gone all the same.
+    /// [`Kind::WouldBlock`], or a handle that is not open.
     pub fn release(&self, caller: &Caller, handle: FileHandle) -> Result<Released> {
         let node = self.handles.file(handle)?.node.clone();
         let turn = self.turn(caller, &node)?;
@@ -314,21 +317,25 @@ impl Vfs {
         let mut closed = None;
         if state.handles == 0 {
             closed = state.open.take().map(|open| open.id);
+            state.settling = open.as_ref().is_some_and(|open| may_be_mapped(open));
         }
+        let settle = state.settling.then_some(node.ino);
         drop(state);
-        if let Some(open) = open.filter(|_| closed.is_some()) {
-            self.let_go(node, &open)?;
+        if let Some(open) = open.filter(|_| closed.is_some() && settle.is_none()) {
+            result = result.and_then(|()| self.let_go(node, &open));
         }
         drop(turn);
-        if self.nodes.drop_if_unknown(node) {
-            self.bury(node);
+        self.forget_closed(node);
+        if let Err(error) = result {
+            // Nobody waits for this answer; the bytes stay where they are, and the next start closes them.
+            tracing::error!(ino = %node.ino, %error, "the end of a write was not written down");
         }
-        result.map(|()| Released { closed })
+        Ok(Released { closed, settle })
     }
 
     /// A staged file that was committed while it was open could not go then, nor could a native file move
     /// whose home became another; now they can.
-    fn let_go(&self, node: &Node, open: &OpenFile) -> Result<()> {
+    pub(super) fn let_go(&self, node: &Node, open: &OpenFile) -> Result<()> {
         if node.unlinked.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -353,22 +360,31 @@ impl Vfs {
         }
         let speculative = self.catalog().inode(node.ino)?.state == WriteState::Writing && !state.must_close;
         let unchanged = state.told == Some(content_of(open.writable()?)?);
-        let staged = matches!(open.bytes, Bytes::Staged { .. });
-        if staged && speculative && unchanged && state.handles == 0 {
-            // Opened for writing, never changed: the file is as clean as before.
-            if let Some(replica) = self.catalog().revert_write(node.ino)? {
-                self.remove_staged(&replica)?;
-            }
-            return Ok(());
+        let last = state.handles == 0;
+        if last && speculative && unchanged && matches!(open.bytes, Bytes::Staged { .. }) {
+            return if may_be_mapped(open) { Ok(()) } else { self.revert(node.ino) };
         }
         state.must_close |= speculative;
         // Bytes may have come through a mapping after the last FLUSH.
         self.record_content(node, state, open)?;
-        if staged {
+        if matches!(open.bytes, Bytes::Staged { .. }) && !(last && may_be_mapped(open)) {
             self.catalog().released(node.ino)?;
         }
         Ok(())
     }
+
+    /// Opened for writing, never changed: the file is as clean as before.
+    pub(super) fn revert(&self, ino: Ino) -> Result<()> {
+        match self.catalog().revert_write(ino)? {
+            Some(replica) => self.remove_staged(&replica),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a mapping of these bytes may outlive the handles: one through the daemon keeps its handle.
+fn may_be_mapped(open: &OpenFile) -> bool {
+    matches!(open.bytes, Bytes::Staged { .. }) && open.passes_through()
 }
 
 pub(super) fn no_copy(path: &Key) -> Error {

@@ -261,6 +261,10 @@ impl Vfs {
     }
 
     fn move_to_stage(&self, tier: TierId, key: Key, inode: &Inode) -> Result<Option<NativeMove>> {
+        if self.newest(inode)?.iter().any(|replica| replica.staged) {
+            // The newest bytes are there already; this is a leftover.
+            return Ok(None);
+        }
         let name = stage_name(inode.attr.ino, inode.generation);
         let target = self.stage(tier)?.prepare(&name)?;
         self.native_move(tier, key, target, MoveEffect::ReplicaToStage, Swap::No)

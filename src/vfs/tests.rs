@@ -183,7 +183,9 @@ impl Bed {
 
     fn close(&self, handle: FileHandle) {
         self.vfs.flush(&ME, handle).unwrap();
-        self.vfs.release(&ME, handle).unwrap();
+        if let Some(ino) = self.vfs.release(&ME, handle).unwrap().settle {
+            assert_eq!(self.vfs.settle(ino), Settled::Done);
+        }
     }
 
     /// A new file with these bytes.

@@ -5,10 +5,12 @@ use super::open_file::{Bytes, OpenFile, content_of};
 use super::stage::{STAGE_MODE, set_mtime};
 use super::{Caller, Vfs};
 use crate::catalog::{Content, Inode, Replica, stage_name};
+use crate::data::StageStore;
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::Rule;
 use crate::tier::{Access, RenameMode};
-use crate::types::{Key, TierId};
+use crate::types::{Ino, Key, TierId};
+use std::fs::File;
 use std::sync::Arc;
 
 /// What FLUSH must know of a write that begins.
@@ -79,20 +81,45 @@ impl Vfs {
         truncate: bool,
     ) -> Result<Option<Writing>> {
         let ino = staged.ino.ok_or(Kind::Corrupt)?;
+        let opened = match &shared {
+            Some(open) if open.is_written() => None,
+            _ => match self.stage(staged.tier)?.open(&staged.name, Access::ReadWrite) {
+                Ok(file) => Some(Arc::new(file)),
+                Err(error) if error.kind() == Kind::NotFound && self.is_gone(ino, staged)? => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            },
+        };
         let replica = self.catalog().begin_write(ino, staged.tier)?;
         if replica.name != staged.name {
             self.catalog().revert_write(ino)?;
             return Ok(None);
         }
-        let open = match shared.filter(|open| open.is_written()) {
-            Some(open) => open,
-            None => {
-                let file = self.stage(replica.tier)?.open(&replica.name, Access::ReadWrite)?;
-                self.open_file(Bytes::Staged { file: Arc::new(file), tier: replica.tier }, replica.generation)
+        let open = match (opened, shared) {
+            (None, Some(open)) => open,
+            (opened, _) => {
+                let file = opened.ok_or(Kind::Corrupt)?;
+                self.open_file(Bytes::Staged { file, tier: replica.tier }, replica.generation)
             }
         };
-        truncate_if(truncate, &open)?;
+        if let Err(error) = truncate_if(truncate, &open) {
+            self.give_back(ino, &open)?;
+            return Err(error);
+        }
         Ok(Some((open, Begun { told: None, must_close: true })))
+    }
+
+    /// Whether the row of a staged file is gone, as after its commit.
+    fn is_gone(&self, ino: Ino, staged: &Replica) -> Result<bool> {
+        Ok(!self.catalog().replicas(ino)?.iter().any(|replica| replica.staged && replica.name == staged.name))
+    }
+
+    /// A file was taken back for a writer that never came: it is as closed as it was.
+    fn give_back(&self, ino: Ino, open: &OpenFile) -> Result<()> {
+        let path = self.some_path(ino)?;
+        self.catalog().close(ino, content_of(open.writable()?)?, &self.parts.rules.domain(&path))?;
+        self.catalog().released(ino)
     }
 
     /// Readers have a clean local copy open by passthrough, and the kernel allows one backing file an
@@ -125,8 +152,14 @@ impl Vfs {
             .ok_or_else(busy)?;
         let replica = self.catalog().begin_write(inode.attr.ino, tier)?;
         crate::failpoint::pass("hot_copy_claimed");
-        self.stage(tier)?.prepare(&replica.name)?;
-        resident.rename(&key, &replica.key, RenameMode::Replace)?;
+        let moved = self
+            .stage(tier)
+            .and_then(|stage| stage.prepare(&replica.name))
+            .and_then(|_| resident.rename(&key, &replica.key, RenameMode::Replace));
+        if let Err(error) = moved {
+            self.catalog().revert_write(inode.attr.ino)?;
+            return Err(error);
+        }
         if let Some(row) = row {
             self.catalog().drop_replica(row.place, &row.name)?;
         }
@@ -184,18 +217,26 @@ impl Vfs {
         }
         let replica = self.catalog().begin_write(ino, rule.stage)?;
         crate::failpoint::pass("generation_begun");
-        let file = if empty {
-            stage.create(&replica.name, STAGE_MODE)?
-        } else {
-            stage.finish_copy(&replica.name)?;
-            stage.open(&replica.name, Access::ReadWrite)?
+        let made = if empty { stage.create(&replica.name, STAGE_MODE) } else { finish(stage, &replica.name) };
+        let begun = made.and_then(|file| {
+            if !truncate {
+                // An unchanged file keeps its time, and a changed one can't keep it by chance.
+                set_mtime(&file, inode.attr.mtime)?;
+            }
+            let begun = Begun { told: Some(content_of(&file)?), must_close: truncate };
+            Ok((file, begun))
+        });
+        let (file, begun) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                // Nothing is lost: the bytes are where they were.
+                if let Some(replica) = self.catalog().revert_write(ino)? {
+                    self.remove_staged(&replica)?;
+                }
+                return Err(error);
+            }
         };
-        if !truncate {
-            // An unchanged file keeps its time, and a changed one can't keep it by chance.
-            set_mtime(&file, inode.attr.mtime)?;
-        }
         self.describe(rule.stage, &replica.name, inode, path, None);
-        let begun = Begun { told: Some(content_of(&file)?), must_close: truncate };
         let bytes = Bytes::Staged { file: Arc::new(file), tier: rule.stage };
         Ok((self.open_file(bytes, replica.generation), begun))
     }
@@ -226,6 +267,12 @@ impl Vfs {
         let reader = self.stream(rule, remote, inode)?;
         self.wait_for(caller, stage.copy_from_reader(name, &reader))
     }
+}
+
+/// Makes the copy the stage file.
+fn finish(stage: &StageStore, name: &[u8]) -> Result<File> {
+    stage.finish_copy(name)?;
+    stage.open(name, Access::ReadWrite)
 }
 
 /// `O_TRUNC`.

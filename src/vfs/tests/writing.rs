@@ -127,8 +127,10 @@ fn a_hot_copy_that_readers_have_open_becomes_the_staged_generation() {
     assert_eq!(writer.id, reader.id, "one backing file an inode");
     bed.vfs.write(writer.handle, 3, b" two").unwrap();
     assert_eq!(bed.text(reader.handle).unwrap(), "one two");
-    bed.close(writer.handle);
-    bed.close(reader.handle);
+    let handles = [writer.handle, reader.handle];
+    // What the kernel holds goes with the last handle.
+    drop((writer, reader));
+    handles.into_iter().for_each(|handle| bed.close(handle));
     assert_eq!((bed.inode(ino).state, bed.cat("k/f").as_str()), (WriteState::Closed, "one two"));
     bed.commit("k/f");
     assert_eq!(bed.cat("k/f"), "one two");
@@ -191,4 +193,84 @@ fn truncate_without_a_handle() {
             assert_eq!(bed.cat(path), "123\0\0");
         }
     }
+}
+
+#[test]
+fn a_write_open_that_fails_on_the_stage_leaves_the_file_clean() {
+    let bed = Bed::new();
+    let ino = bed.put("b/f", "one");
+    bed.commit("b/f");
+    let before = bed.inode(ino);
+    let stage = bed.native("scratch", ".tierfs/stage");
+    let own = fs::read_dir(&stage).unwrap().next().unwrap().unwrap().path();
+    fs::rename(&own, own.with_extension("gone")).unwrap();
+    fs::write(&own, "not a directory").unwrap();
+    for flags in [libc::O_RDWR, libc::O_RDWR | libc::O_TRUNC] {
+        assert!(bed.vfs.open(&ME, ino, flags).is_err());
+        let after = bed.inode(ino);
+        assert_eq!((after.state, after.generation), (WriteState::Clean, before.generation));
+        assert!(bed.staged(ino).is_none());
+        assert_eq!(bed.cat("b/f"), "one");
+    }
+    fs::remove_file(&own).unwrap();
+    fs::rename(own.with_extension("gone"), &own).unwrap();
+    write(&bed, "b/f", libc::O_RDWR, b"two");
+    assert_eq!(bed.cat("b/f"), "two");
+}
+
+/// Stands for a mapping: it keeps the staged file open for writing when every handle is closed.
+fn mapping(bed: &Bed, ino: Ino) -> fs::File {
+    let staged = bed.staged(ino).unwrap();
+    let path = bed.native("scratch", std::str::from_utf8(staged.key.as_bytes()).unwrap());
+    fs::File::options().read(true).write(true).open(path).unwrap()
+}
+
+#[test]
+fn a_mapping_that_outlives_its_handle_keeps_the_write_open() {
+    use std::os::unix::fs::FileExt;
+    let bed = Bed::with_mode(IoMode::Passthrough);
+    let ino = bed.put("b/f", "one");
+    bed.commit("b/f");
+    // Opened, mapped and closed before anything changed.
+    let opened = bed.vfs.open(&ME, ino, libc::O_RDWR).unwrap();
+    assert!(opened.passthrough.is_some());
+    let mapped = mapping(&bed, ino);
+    bed.vfs.flush(&ME, opened.handle).unwrap();
+    assert_eq!(bed.vfs.release(&ME, opened.handle).unwrap().settle, Some(ino));
+    drop(opened);
+    assert_eq!(bed.vfs.settle(ino), Settled::NotYet);
+    assert!(bed.vfs.is_open(ino), "the mover leaves it alone");
+    mapped.write_all_at(b"two", 0).unwrap();
+    assert_eq!(bed.vfs.settle(ino), Settled::NotYet);
+    drop(mapped);
+    assert_eq!(bed.vfs.settle(ino), Settled::Done);
+    assert_eq!((bed.inode(ino).state, bed.cat("b/f").as_str()), (WriteState::Closed, "two"));
+    assert!(!bed.vfs.is_open(ino));
+}
+
+#[test]
+fn a_new_file_is_not_sealed_while_it_is_mapped() {
+    use std::os::unix::fs::FileExt;
+    let bed = Bed::with_mode(IoMode::Passthrough);
+    let (ino, handle) = bed.create("b/f");
+    bed.vfs.write(handle, 0, b"one").unwrap();
+    let mapped = mapping(&bed, ino);
+    bed.vfs.flush(&ME, handle).unwrap();
+    bed.vfs.release(&ME, handle).unwrap();
+    assert_eq!((bed.vfs.settle(ino), bed.inode(ino).state), (Settled::NotYet, WriteState::ClosedOpen));
+    mapped.write_all_at(b"longer", 0).unwrap();
+    drop(mapped);
+    assert_eq!(bed.vfs.settle(ino), Settled::Done);
+    assert_eq!((bed.inode(ino).state, bed.inode(ino).attr.size), (WriteState::Closed, 6));
+}
+
+#[test]
+fn an_unchanged_passed_through_file_is_taken_back() {
+    let bed = Bed::with_mode(IoMode::Passthrough);
+    let ino = bed.put("b/f", "one");
+    bed.commit("b/f");
+    let before = bed.inode(ino);
+    bed.close(bed.open("b/f", libc::O_RDWR));
+    assert_eq!((bed.inode(ino).generation, bed.inode(ino).state), (before.generation, WriteState::Clean));
+    assert!(bed.staged(ino).is_none());
 }

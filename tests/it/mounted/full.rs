@@ -59,6 +59,59 @@ fn ml(directory: &Path) {
     check(command, directory);
 }
 
+/// A Rust program of `tools/setup.sh`.
+fn tool(name: &str) -> PathBuf {
+    let tool = project("target/tools/bin").join(name);
+    assert!(tool.exists(), "no {}: tools/test.sh --full makes it", tool.display());
+    tool
+}
+
+fn pjdfstest(directory: &Path) {
+    fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("chmod");
+    let mut command = Command::new(tool("pjdfstest"));
+    command.arg("-c").arg(project("tests/checks/pjdfstest.toml")).arg("-p");
+    check(command, directory);
+}
+
+/// Every operation fsx has, on a file that is closed and opened again all the time.
+const FSX: &str = "
+flen = 1048576
+[opsize]
+max = 131072
+[weights]
+close_open = 1.0
+invalidate = 1.0
+fsync = 0.1
+fdatasync = 0.1
+posix_fallocate = 0.5
+punch_hole = 0.5
+sendfile = 0.5
+posix_fadvise = 0.5
+copy_file_range = 0.5
+";
+
+fn fsx(directory: &Path) {
+    let own = tempfile::tempdir().expect("a temporary directory");
+    let config = own.path().join("fsx.toml");
+    fs::write(&config, FSX).expect("a config");
+    for seed in ["1", "2"] {
+        let mut command = Command::new(tool("fsx"));
+        command.args(["-N", "10000", "-S", seed, "-P"]).arg(own.path()).arg("-f").arg(&config);
+        check(command, &directory.join(seed));
+    }
+}
+
+/// Writes at random and checks every block, as each kind of program does it.
+fn fio(directory: &Path) {
+    for (engine, direct) in [("psync", "0"), ("mmap", "0"), ("libaio", "1")] {
+        let mut command = Command::new("fio");
+        command.args(["--name=v", "--size=16m", "--rw=randrw", "--bs=4k", "--iodepth=8", "--numjobs=2"]);
+        command.args(["--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--output-format=terse"]);
+        command.arg(format!("--ioengine={engine}")).arg(format!("--direct={direct}")).arg("--directory");
+        check(command, directory);
+    }
+}
+
 macro_rules! everywhere {
     ($($test:ident: $run:ident, $mode:ident, $home:literal;)*) => {
         $(#[test] fn $test() { on(Mode::$mode, $home, $run); })*
@@ -78,6 +131,24 @@ everywhere! {
     full_ml_share_ordinary: ml, Ordinary, "share";
     full_ml_blob_passthrough: ml, Passthrough, "blob";
     full_ml_blob_ordinary: ml, Ordinary, "blob";
+    full_pjdfstest_scratch_passthrough: pjdfstest, Passthrough, "scratch";
+    full_pjdfstest_scratch_ordinary: pjdfstest, Ordinary, "scratch";
+    full_pjdfstest_share_passthrough: pjdfstest, Passthrough, "share";
+    full_pjdfstest_share_ordinary: pjdfstest, Ordinary, "share";
+    full_pjdfstest_blob_passthrough: pjdfstest, Passthrough, "blob";
+    full_pjdfstest_blob_ordinary: pjdfstest, Ordinary, "blob";
+    full_fsx_scratch_passthrough: fsx, Passthrough, "scratch";
+    full_fsx_scratch_ordinary: fsx, Ordinary, "scratch";
+    full_fsx_share_passthrough: fsx, Passthrough, "share";
+    full_fsx_share_ordinary: fsx, Ordinary, "share";
+    full_fsx_blob_passthrough: fsx, Passthrough, "blob";
+    full_fsx_blob_ordinary: fsx, Ordinary, "blob";
+    full_fio_scratch_passthrough: fio, Passthrough, "scratch";
+    full_fio_scratch_ordinary: fio, Ordinary, "scratch";
+    full_fio_share_passthrough: fio, Passthrough, "share";
+    full_fio_share_ordinary: fio, Ordinary, "share";
+    full_fio_blob_passthrough: fio, Passthrough, "blob";
+    full_fio_blob_ordinary: fio, Ordinary, "blob";
 }
 
 const MODEL_RULES: &str = r#"

@@ -1,6 +1,6 @@
 //! What programs may expect of any file system. Every case also runs on a plain directory, which proves the case itself.
 
-mod bytes;
+pub(super) mod bytes;
 mod names;
 
 use crate::support::{Mode, Mount, Tiers};

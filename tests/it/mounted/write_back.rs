@@ -1,5 +1,6 @@
 //! New bytes for a Blob home: acknowledged, kept through a crash, committed whole and under their own names.
 
+use super::posix::bytes::Map;
 use crate::support::{Mode, Mount, Tiers, noise, wait};
 use std::fs::{self, File};
 use std::io::Write;
@@ -214,4 +215,25 @@ fn catalog_can_be_lost() {
     assert_eq!(fs::read_link(mount.path("blob/link")).expect("readlink"), std::path::Path::new("d/f"));
     assert_eq!(fs::read(mount.path("blob/link")).expect("a read"), b"bytes");
     assert!(mount.path("blob/empty").is_dir());
+}
+
+#[test]
+fn what_a_mapping_writes_after_its_file_was_closed_reaches_blob() {
+    for mode in BOTH {
+        let tiers = Tiers::with_azurite();
+        let mount = Mount::of(&tiers).mode(mode).start();
+        fs::create_dir_all(mount.path("blob")).expect("mkdir");
+        let path = mount.path("blob/mapped");
+        fs::write(&path, noise(2, 8192)).expect("a write");
+        mount.flush();
+        let file = File::options().read(true).write(true).open(&path).expect("open");
+        let mut map = Map::new(&file, 8192, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        drop(file);
+        let bytes = noise(3, 8192);
+        map.bytes_mut().copy_from_slice(&bytes);
+        drop(map);
+        assert!(fs::read(&path).expect("a read") == bytes, "{mode:?}: what was mapped is lost");
+        mount.flush();
+        assert!(tiers.expect_blob("blob/mapped") == bytes, "{mode:?}: what was mapped did not reach Blob");
+    }
 }

@@ -109,10 +109,10 @@ pub(super) fn open_unlinked_files_live_on(dir: &Path) {
 }
 
 /// A mapping of a file, unmapped when dropped.
-struct Map(*mut u8, usize);
+pub(in crate::mounted) struct Map(*mut u8, usize);
 
 impl Map {
-    fn new(file: &File, len: usize, protection: i32, flags: i32) -> Self {
+    pub(in crate::mounted) fn new(file: &File, len: usize, protection: i32, flags: i32) -> Self {
         // SAFETY: a new mapping at an address the kernel chooses; checked below.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0) };
         assert_ne!(at, libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
@@ -124,7 +124,7 @@ impl Map {
         unsafe { std::slice::from_raw_parts(self.0, self.1) }
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(in crate::mounted) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and made with PROT_WRITE by those who call this.
         unsafe { std::slice::from_raw_parts_mut(self.0, self.1) }
     }
