@@ -1,7 +1,7 @@
 //! Extended attributes: the user's own, and the facts of `user.tierfs.*` that are read by name and
 //! never listed, so that no copy takes them along.
 
-use super::Vfs;
+use super::{Caller, Vfs};
 use crate::catalog::Inode;
 use crate::error::{Error, Kind, Result};
 use crate::types::{Attrs, FileKind, Ino};
@@ -16,9 +16,9 @@ impl Vfs {
     ///
     /// # Errors
     /// [`Kind::NoAttribute`], [`Kind::Unsupported`] for name spaces that no tier keeps.
-    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         if let Some(fact) = name.strip_prefix(FACTS) {
-            return self.fact(ino, fact)?.ok_or_else(|| Kind::NoAttribute.into());
+            return self.fact(caller, ino, fact)?.ok_or_else(|| Kind::NoAttribute.into());
         }
         check_space(name)?;
         self.catalog().xattr(ino, name)?.ok_or_else(|| Kind::NoAttribute.into())
