@@ -26,6 +26,8 @@ mod refresh;
 mod remove;
 mod rename;
 mod stage;
+#[cfg(test)]
+mod tests;
 mod write_open;
 mod xattr;
 

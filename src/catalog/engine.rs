@@ -1,5 +1,6 @@
 //! The SQL engine under the verbs: a thin driver. Knows SQLite; must not know what the rows mean.
 
+mod batch;
 mod group;
 mod open;
 
@@ -7,10 +8,12 @@ use super::schema::Schema;
 use super::tables::{State, Tx};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
+use crate::types::Timestamp;
+use batch::{Alarm, Commits, VERBS_MAX, nested};
 use group::Group;
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,9 +29,26 @@ pub enum Location {
     Memory,
 }
 
+/// What tells a change again if its rows are lost in a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// A directory tier, on which it was made first.
+    Tier,
+    /// Nothing but the rows.
+    Rows,
+}
+
+impl Basis {
+    /// The tier, if it was told; else the rows.
+    pub(super) fn told(tier: bool) -> Self {
+        if tier { Self::Tier } else { Self::Rows }
+    }
+}
+
 /// One connection, its caches, and what makes its rows durable.
 pub(super) struct Engine {
-    inner: Mutex<Inner>,
+    shared: Arc<Shared>,
+    alarm: Alarm,
     clock: Arc<dyn Clock>,
     queued: Arc<Notify>,
     changes: AtomicU64,
@@ -37,9 +57,50 @@ pub(super) struct Engine {
     _lock: Option<File>,
 }
 
+/// What the thread that commits batches shares.
+struct Shared {
+    inner: Mutex<Inner>,
+}
+
 struct Inner {
     connection: Connection,
     state: RefCell<State>,
+    /// Verbs in the transaction that is left open; 0: none is.
+    batched: Cell<u32>,
+}
+
+impl Inner {
+    fn begin(&self, clock: &dyn Clock) -> Tx<'_> {
+        Tx::new(&self.connection, &self.state, clock.wall())
+    }
+
+    /// Commits the open batch. If that fails, all of it is undone: the tiers tell it again.
+    fn commit_batch(&self, tx: &Tx<'_>) -> Result<()> {
+        if self.batched.replace(0) == 0 || tx.is_idle() {
+            return Ok(());
+        }
+        tx.execute("COMMIT", []).map(drop).inspect_err(|_| {
+            tx.roll_back();
+            tx.forget_all();
+        })
+    }
+}
+
+impl Commits for Shared {
+    fn commit_batch(&self) {
+        let inner = self.inner.lock();
+        // Commits make no row of their own, so no clock is needed.
+        let tx = Tx::new(&inner.connection, &inner.state, Timestamp::default());
+        if let Err(error) = inner.commit_batch(&tx) {
+            tracing::error!(%error, "catalog rows were not written; they come back from the tiers");
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.commit_batch();
+    }
 }
 
 struct Wal {
@@ -82,8 +143,11 @@ impl Engine {
                 Some(Wal { file, group: Group::default(), suspect: AtomicBool::new(false) })
             }
         };
+        let inner = Inner { connection, state: RefCell::default(), batched: Cell::new(0) };
+        let shared = Arc::new(Shared { inner: Mutex::new(inner) });
         Ok(Self {
-            inner: Mutex::new(Inner { connection, state: RefCell::default() }),
+            alarm: Alarm::start(Arc::downgrade(&shared))?,
+            shared,
             clock,
             queued: Arc::default(),
             changes: AtomicU64::new(0),
@@ -104,28 +168,72 @@ impl Engine {
 
     /// Looks. The lock makes several statements one view.
     pub(super) fn read<T>(&self, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
-        let inner = self.inner.lock();
-        act(&Tx::new(&inner.connection, &inner.state, self.clock.wall()))
+        let inner = self.shared.inner.lock();
+        act(&inner.begin(&*self.clock))
     }
 
-    /// One transaction: all of it or nothing, caches included.
+    /// One transaction: all of it or nothing, caches included. Relaxed ones before it are committed too.
     pub(super) fn write<T>(&self, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
-        let inner = self.inner.lock();
-        let tx = Tx::new(&inner.connection, &inner.state, self.clock.wall());
-        tx.execute("BEGIN IMMEDIATE", [])?;
-        let open = Open { tx: &tx };
-        let answer = act(&tx)?;
-        tx.execute("COMMIT", [])?;
-        std::mem::forget(open);
-        self.changes.fetch_add(1, Ordering::Release);
+        let inner = self.shared.inner.lock();
+        let tx = inner.begin(&*self.clock);
+        let answer = if inner.batched.get() > 0 && !tx.is_idle() {
+            let answer = nested(&tx, act)?;
+            inner.commit_batch(&tx)?;
+            answer
+        } else {
+            tx.execute("BEGIN IMMEDIATE", [])?;
+            let open = Open { tx: &tx };
+            let answer = act(&tx)?;
+            tx.execute("COMMIT", [])?;
+            std::mem::forget(open);
+            answer
+        };
         let wake = tx.wakes();
         drop(inner);
+        self.changed(wake);
+        Ok(answer)
+    }
+
+    /// A transaction whose loss in a crash its tier makes good: it may be committed some milliseconds
+    /// later, with others, but in order. One that makes a step runnable is committed at once.
+    pub(super) fn relaxed<T>(&self, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
+        let inner = self.shared.inner.lock();
+        let tx = inner.begin(&*self.clock);
+        if tx.is_idle() {
+            tx.execute("BEGIN IMMEDIATE", [])?;
+            inner.batched.set(0);
+        }
+        let answer = nested(&tx, act);
+        let verbs = inner.batched.get() + 1;
+        inner.batched.set(verbs);
+        let wake = tx.wakes();
+        if wake || verbs >= VERBS_MAX {
+            inner.commit_batch(&tx)?;
+        }
+        drop(inner);
+        if verbs == 1 {
+            self.alarm.set();
+        }
+        let answer = answer?;
+        self.changed(wake);
+        Ok(answer)
+    }
+
+    /// As `basis` says: see [`Basis`].
+    pub(super) fn apply<T>(&self, basis: Basis, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
+        match basis {
+            Basis::Tier => self.relaxed(act),
+            Basis::Rows => self.write(act),
+        }
+    }
+
+    fn changed(&self, wake: bool) {
+        self.changes.fetch_add(1, Ordering::Release);
         if wake {
             self.queued.notify_waiters();
             // Also kept for the one who is not waiting yet.
             self.queued.notify_one();
         }
-        Ok(answer)
     }
 
     /// A transaction that power loss can't undo once this returns.
@@ -136,8 +244,9 @@ impl Engine {
     }
 
     /// Makes all transactions so far durable. Holds no lock over the fsync: commits are in the WAL
-    /// when `write` returns, and a checkpoint syncs before it lets the WAL be overwritten.
+    /// when this begins, and a checkpoint syncs before it lets the WAL be overwritten.
     pub(super) fn sync(&self) -> Result<()> {
+        self.flush_batch()?;
         let Some(wal) = &self.wal else { return Ok(()) };
         wal.group.run(|| {
             if wal.suspect.load(Ordering::Acquire) {
@@ -152,9 +261,16 @@ impl Engine {
         })
     }
 
+    /// Commits what relaxed transactions left open.
+    pub(super) fn flush_batch(&self) -> Result<()> {
+        let inner = self.shared.inner.lock();
+        inner.commit_batch(&inner.begin(&*self.clock))
+    }
+
     /// Copies the WAL into the database and syncs that.
     fn checkpoint(&self) -> Result<()> {
-        let inner = self.inner.lock();
+        self.flush_batch()?;
+        let inner = self.shared.inner.lock();
         let blocked: i64 =
             inner.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
         if blocked != 0 {

@@ -107,6 +107,22 @@ impl<'a> Tx<'a> {
         self.wake.get()
     }
 
+    /// Undoes the verb of a batch, in the caches too.
+    pub(super) fn undo_verb(&self) {
+        // After some errors SQLite has rolled the whole batch back by itself.
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("ROLLBACK TO verb; RELEASE verb")
+        {
+            tracing::error!(%error, "can't undo a part of a catalog transaction");
+        }
+        self.forget_changed();
+    }
+
+    /// Whether no transaction is open.
+    pub(super) fn is_idle(&self) -> bool {
+        self.connection.is_autocommit()
+    }
+
     /// Undoes everything, in the caches too.
     pub(super) fn roll_back(&self) {
         // After some errors SQLite has rolled back by itself.
@@ -115,9 +131,20 @@ impl<'a> Tx<'a> {
         {
             tracing::error!(%error, "can't roll a catalog transaction back");
         }
+        self.forget_changed();
+    }
+
+    fn forget_changed(&self) {
         if let Ok(mut state) = self.state.try_borrow_mut()
             && state.touched
         {
+            *state = State::default();
+        }
+    }
+
+    /// Forgets all that is cached, when more than this transaction's changes were undone.
+    pub(super) fn forget_all(&self) {
+        if let Ok(mut state) = self.state.try_borrow_mut() {
             *state = State::default();
         }
     }

@@ -21,6 +21,8 @@ use std::time::Duration;
 
 const CHUNK: usize = 16 << 10;
 const TOTAL: u64 = 1 << 40;
+/// Extended attributes that one object can carry, as on Blob.
+const ATTRIBUTES_MAX: usize = 8 << 10;
 
 #[derive(Clone, Debug)]
 struct Stored {
@@ -87,6 +89,13 @@ impl State {
         }
     }
 
+    /// Whether names lie below `key`.
+    fn is_prefix(&self, key: &Key) -> bool {
+        let below =
+            self.objects.range(key.clone()..).take_while(|(at, _)| at.as_bytes().starts_with(key.as_bytes()));
+        key.is_root() || below.skip_while(|(at, _)| *at == key).any(|(at, _)| at.is_under(key))
+    }
+
     fn get(&self, key: &Key) -> Result<&Stored> {
         self.objects.get(key).ok_or_else(|| Kind::NotFound.into())
     }
@@ -146,12 +155,20 @@ impl Tier for MemoryTier {
         }
     }
 
+    fn can_carry(&self, attrs: &Attrs) -> bool {
+        attrs.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() <= ATTRIBUTES_MAX
+    }
+
     async fn probe(&self) -> Result<()> {
         Ok(())
     }
 
     async fn head(&self, key: &Key) -> Result<Object> {
-        Ok(self.0.state.lock().get(key)?.object())
+        let state = self.0.state.lock();
+        match state.get(key) {
+            Err(error) if error.kind() == Kind::NotFound && state.is_prefix(key) => Ok(bare_directory()),
+            found => Ok(found?.object()),
+        }
     }
 
     async fn list(&self, dir: &Key, prefix: &[u8], from: Option<Cursor>, limit: usize) -> Result<Page> {

@@ -84,6 +84,10 @@ impl Vfs {
             }
         };
         let mut state = node.file.lock();
+        if state.cached_generation == Some(inode.generation) {
+            // The bytes go on where they were, and the kernel truncates its own pages.
+            state.cached_generation = Some(open.generation);
+        }
         if let Some(Begun { told, must_close }) = begun {
             state.told = told;
             state.must_close = must_close;
@@ -272,7 +276,9 @@ impl Vfs {
             Bytes::Native { file, tier } => {
                 let resident = self.resident(*tier).ok_or(Kind::Absent)?;
                 let version = resident.stat_open(file)?.version;
-                self.catalog().wrote_native(node.ino, *tier, content, &version)?;
+                let generation = self.catalog().wrote_native(node.ino, *tier, content, &version)?;
+                // The kernel's pages are what was written.
+                state.cached_generation = state.cached_generation.and(Some(generation));
             }
             _ => {
                 let path = self.some_path(node.ino)?;
@@ -320,14 +326,22 @@ impl Vfs {
         result.map(|()| Released { closed })
     }
 
-    /// A staged file that was committed while it was open could not go then; now it can.
+    /// A staged file that was committed while it was open could not go then, nor could a native file move
+    /// whose home became another; now they can.
     fn let_go(&self, node: &Node, open: &OpenFile) -> Result<()> {
-        if !matches!(open.bytes, Bytes::Staged { .. }) || node.unlinked.load(Ordering::Acquire) {
+        if node.unlinked.load(Ordering::Acquire) {
             return Ok(());
         }
-        let inode = self.catalog().inode(node.ino)?;
-        if inode.state == WriteState::Clean && self.newest(&inode)?.iter().any(|replica| replica.staged) {
-            let path = self.some_path(node.ino)?;
+        let path = self.some_path(node.ino)?;
+        let waits = match &open.bytes {
+            Bytes::Native { tier, .. } => self.rule(&path).home != *tier,
+            Bytes::Staged { .. } => {
+                let inode = self.catalog().inode(node.ino)?;
+                inode.state == WriteState::Clean && self.newest(&inode)?.iter().any(|replica| replica.staged)
+            }
+            _ => false,
+        };
+        if waits {
             self.catalog().queue(node.ino, &self.parts.rules.domain(&path))?;
         }
         Ok(())

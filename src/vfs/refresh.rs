@@ -133,14 +133,11 @@ impl Vfs {
                 }))
             }
             None => {
-                if self.catalog().replica_at(place.id, name)?.is_some() {
-                    return Ok(false);
-                }
                 let Some(dir) = place.ino else { return Ok(true) };
-                match self.catalog().lookup(dir, name)? {
-                    Some(inode) => Ok(!self.has_place_under(place, name, &inode)?),
-                    None => Ok(true),
-                }
+                // Rows of keys without a name (doomed, tombstones) are the mover's business.
+                let Some(inode) = self.catalog().lookup(dir, name)? else { return Ok(true) };
+                Ok(self.catalog().replica_at(place.id, name)?.is_none()
+                    && !self.has_place_under(place, name, &inode)?)
             }
         }
     }

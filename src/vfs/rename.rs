@@ -1,11 +1,14 @@
 //! rename: one catalog transaction, with rename(2) in the same call where a healthy directory tier
 //! has the bytes. Nothing is copied before the answer.
 
+use super::node::Node;
+use super::open_file::{Bytes, OpenFile};
 use super::{Caller, Vfs};
 use crate::catalog::{Inode, MoveEffect, NativeMove, RenamePlan, stage_name};
 use crate::error::{Kind, Result};
 use crate::tier::RenameMode;
 use crate::types::{FileKind, Ino, Key, TierId};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// One end of a rename.
@@ -35,6 +38,12 @@ impl Vfs {
         if !self.check_rename(caller, &from, &to, &source, target.as_ref(), mode)? {
             return Ok(());
         }
+        let swapped = target.as_ref().filter(|_| mode == RenameMode::Exchange);
+        let nodes = self.files_that_move(&source, swapped);
+        let mut turns = Vec::with_capacity(nodes.len());
+        for node in &nodes {
+            turns.push(self.turn(caller, node)?);
+        }
         let exclusive = self.rename.write();
         let plan = self.plan(&from, &to, &source, target.as_ref(), mode)?;
         let intent = self.catalog().begin_rename(&plan)?;
@@ -47,6 +56,12 @@ impl Vfs {
         let renamed = self.catalog().finish_rename(intent, &plan)?;
         self.path_epoch.fetch_add(1, Ordering::AcqRel);
         drop(exclusive);
+        for step in plan.moves.iter().filter(|step| step.effect == MoveEffect::ReplicaToStage) {
+            for node in &nodes {
+                self.follow_to_stage(node, step.tier)?;
+            }
+        }
+        drop(turns);
         if let Some(replaced) = renamed.replaced {
             self.lost_its_name(&replaced);
         }
@@ -55,6 +70,44 @@ impl Vfs {
             Some(target) => self.moved(target.attr.ino),
             None => self.keep_emptied(parent),
         }
+        Ok(())
+    }
+
+    /// Files whose bytes may change places, in the order in which their turns are taken.
+    fn files_that_move(&self, source: &Inode, swapped: Option<&Inode>) -> Vec<Arc<Node>> {
+        let is_file = |inode: &&Inode| inode.attr.kind == FileKind::Regular;
+        let mut inos: Vec<_> = [Some(source), swapped]
+            .into_iter()
+            .flatten()
+            .filter(is_file)
+            .map(|inode| inode.attr.ino)
+            .collect();
+        inos.sort_unstable();
+        inos.into_iter().map(|ino| self.nodes.get(ino)).collect()
+    }
+
+    /// What is open of a native file that left for the stage is the staged file from now on, and a generation
+    /// that is still being written.
+    fn follow_to_stage(&self, node: &Node, tier: TierId) -> Result<()> {
+        let mut state = node.file.lock();
+        let Some(open) = state.open.clone() else { return Ok(()) };
+        let Bytes::Native { file, tier: held } = &open.bytes else { return Ok(()) };
+        let inode = self.catalog().inode(node.ino)?;
+        if *held != tier || !self.newest(&inode)?.iter().any(|replica| replica.staged && replica.tier == tier)
+        {
+            return Ok(());
+        }
+        let writing = state.writers > 0;
+        let generation =
+            if writing { self.catalog().begin_write(node.ino, tier)?.generation } else { inode.generation };
+        state.open = Some(Arc::new(OpenFile {
+            id: open.id,
+            bytes: Bytes::Staged { file: file.clone(), tier },
+            generation,
+            passthrough: open.passes_through().into(),
+        }));
+        state.told = None;
+        state.must_close = writing;
         Ok(())
     }
 

@@ -130,6 +130,8 @@ impl Vfs {
         if let Some(row) = row {
             self.catalog().drop_replica(row.place, &row.name)?;
         }
+        // Readers opened it read-only; what the kernel has by passthrough is the same file.
+        let file = Arc::new(resident.open(&replica.key, Access::ReadWrite)?);
         let told = Some(content_of(&file)?);
         let taken = Arc::new(OpenFile {
             id: open.id,

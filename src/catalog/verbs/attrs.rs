@@ -2,6 +2,7 @@
 
 use super::Catalog;
 use crate::catalog::Inode;
+use crate::catalog::engine::Basis;
 use crate::catalog::tables::{Order, Why};
 use crate::error::{Error, Kind, Result};
 use crate::types::{AttrChange, Ino, TimeChange, Timestamp};
@@ -17,7 +18,7 @@ impl Catalog {
         domain: Option<&str>,
         now: Timestamp,
     ) -> Result<Inode> {
-        self.engine.write(|tx| {
+        self.engine.apply(Basis::told(domain.is_none()), |tx| {
             let mut inode = tx.inode(ino)?;
             apply(&mut inode, change, now);
             inode.attr_generation += 1;
@@ -38,7 +39,7 @@ impl Catalog {
         domain: Option<&str>,
         now: Timestamp,
     ) -> Result<()> {
-        self.engine.write(|tx| {
+        self.engine.apply(Basis::told(domain.is_none()), |tx| {
             let mut inode = tx.inode(ino)?;
             match value {
                 Some(value) => tx.put_xattr(ino, name, value)?,
@@ -61,7 +62,7 @@ impl Catalog {
 
     /// Remembers an access time. It is nobody else's business: no generation, no step.
     pub fn accessed(&self, ino: Ino, atime: Timestamp) -> Result<()> {
-        self.engine.write(|tx| {
+        self.engine.relaxed(|tx| {
             tx.execute("UPDATE inode SET atime = ?2 WHERE ino = ?1", params![ino.0.cast_signed(), atime.0])?;
             Ok(())
         })

@@ -8,9 +8,15 @@ use crate::types::{FileKind, Generation, Ino, Seq, TierId, Version};
 
 impl Catalog {
     /// What an in-place written native file looks like now: after FLUSH, truncate or link by ourselves. Another size or mtime is a new
-    /// generation, which all names of the file on `tier` hold.
-    pub fn wrote_native(&self, ino: Ino, tier: TierId, content: Content, version: &Version) -> Result<()> {
-        self.engine.write(|tx| {
+    /// generation, which all names of the file on `tier` hold. Answers the generation.
+    pub fn wrote_native(
+        &self,
+        ino: Ino,
+        tier: TierId,
+        content: Content,
+        version: &Version,
+    ) -> Result<Generation> {
+        self.engine.relaxed(|tx| {
             let mut inode = tx.inode(ino)?;
             let held = inode.generation;
             if (inode.attr.size, inode.attr.mtime) != (content.size, content.mtime) {
@@ -26,7 +32,7 @@ impl Catalog {
                     tx.put_replica(&row)?;
                 }
             }
-            Ok(())
+            Ok(inode.generation)
         })
     }
 

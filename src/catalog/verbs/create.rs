@@ -1,6 +1,7 @@
 //! A new inode with its first name.
 
 use super::Catalog;
+use crate::catalog::engine::Basis;
 use crate::catalog::tables::{Order, ReplicaRow, Tx, Why};
 use crate::catalog::{Inode, NewBytes, NewInode, WriteState};
 use crate::error::{Error, Kind, Result};
@@ -16,7 +17,8 @@ impl Catalog {
     /// tier, and take over doomed or stale rows of the key.
     pub fn create(&self, new: &NewInode<'_>) -> Result<Inode> {
         name_is_valid(new.name)?;
-        self.engine.write(|tx| tx.create(new))
+        let native = matches!(new.bytes, NewBytes::Native { .. });
+        self.engine.apply(Basis::told(native), |tx| tx.create(new))
     }
 }
 

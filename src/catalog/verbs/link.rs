@@ -2,6 +2,7 @@
 
 use super::Catalog;
 use crate::catalog::Inode;
+use crate::catalog::engine::Basis;
 use crate::catalog::tables::{Order, Tx, Why};
 use crate::error::{Error, Kind, Result};
 use crate::types::{FileKind, Ino, TierId, Timestamp, name_is_valid};
@@ -20,7 +21,7 @@ impl Catalog {
         now: Timestamp,
     ) -> Result<Inode> {
         name_is_valid(name)?;
-        self.engine.write(|tx| {
+        self.engine.apply(Basis::told(native.is_some()), |tx| {
             tx.live_directory(parent)?;
             let mut inode = tx.inode(ino)?;
             if inode.attr.kind == FileKind::Directory {

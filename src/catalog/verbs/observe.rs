@@ -23,7 +23,7 @@ pub(super) struct Merge<'a> {
 impl Catalog {
     /// Merges what a look at a tier found. A place that nobody owns any more changes nothing.
     pub fn observe(&self, observation: &Observation<'_>) -> Result<Observed> {
-        self.engine.write(|tx| {
+        self.engine.relaxed(|tx| {
             let place = tx.place_row(observation.place.0)?;
             let Some(dir) = place.owner() else { return Ok(Observed::default()) };
             let mut merge = Merge {

@@ -23,7 +23,7 @@ impl Catalog {
         if let Some(place) = self.native_place(dir, tier)? {
             return Ok(place);
         }
-        self.engine.write(|tx| {
+        self.engine.relaxed(|tx| {
             let id = tx.ensure_native(dir, tier.0)?;
             tx.to_place(id)
         })

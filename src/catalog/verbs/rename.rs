@@ -29,7 +29,8 @@ impl Catalog {
     /// file is unlinked as by [`Catalog::unlink`], except that keys equal to the new name's native keys are taken over by the moved inode
     /// (generation 0) instead of doomed. A closed, uncommitted file's step moves to the end of the order.
     pub fn finish_rename(&self, intent: IntentId, plan: &RenamePlan) -> Result<Renamed> {
-        self.engine.write(|tx| {
+        // Until it is committed the intent is there, and is made good again.
+        self.engine.relaxed(|tx| {
             tx.forget_intent(intent)?;
             tx.rename(plan)
         })
@@ -106,13 +107,14 @@ impl Tx<'_> {
     }
 
     fn rename(&self, plan: &RenamePlan) -> Result<Renamed> {
-        let Actors { mut moved, there } = self.actors(plan)?;
-        if there.as_ref().is_some_and(|there| there.attr.ino == moved.attr.ino) {
+        let mut actors = self.actors(plan)?;
+        if actors.there.as_ref().is_some_and(|there| there.attr.ino == actors.moved.attr.ino) {
             return Ok(Renamed { replaced: None });
         }
         for step in &plan.moves {
-            self.apply_move(plan, step, &mut moved)?;
+            self.apply_move(plan, step, &mut actors)?;
         }
+        let Actors { mut moved, there } = actors;
         moved.attr.ctime = plan.now;
         self.update_inode(&moved)?;
         let directory = |inode: &Inode| inode.attr.kind == FileKind::Directory;
@@ -229,7 +231,7 @@ impl Tx<'_> {
 
     // ---- native moves
 
-    fn apply_move(&self, plan: &RenamePlan, step: &NativeMove, moved: &mut Inode) -> Result<()> {
+    fn apply_move(&self, plan: &RenamePlan, step: &NativeMove, actors: &mut Actors) -> Result<()> {
         let Some(from) = self.key_rows(step.tier.0, &step.from)? else { return Ok(()) };
         if step.exchange {
             return match self.key_rows(step.tier.0, &step.to)? {
@@ -238,7 +240,7 @@ impl Tx<'_> {
             };
         }
         match step.effect {
-            MoveEffect::ReplicaToStage => self.move_to_stage(plan, step.tier.0, &from, moved),
+            MoveEffect::ReplicaToStage => self.move_to_stage(plan, step.tier.0, &from, actors),
             MoveEffect::ReplicaToName => {
                 let to = (self.ensure_native(plan.new_parent, step.tier.0)?, plan.new_name.clone());
                 self.move_replica(&from, &to)
@@ -281,9 +283,14 @@ impl Tx<'_> {
         plan: &RenamePlan,
         tier: u32,
         from: &(i64, Vec<u8>),
-        moved: &mut Inode,
+        actors: &mut Actors,
     ) -> Result<()> {
         let Some(row) = self.replica(from.0, &from.1)? else { return Ok(()) };
+        // Of two that swap names either may leave for the stage.
+        let moved = match &mut actors.there {
+            Some(there) if there.attr.ino.0 == row.ino => there,
+            _ => &mut actors.moved,
+        };
         let ino = moved.attr.ino;
         self.bury(from.0, &from.1)?;
         self.put_replica(&ReplicaRow {

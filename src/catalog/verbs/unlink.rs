@@ -2,6 +2,7 @@
 
 use super::Catalog;
 use super::give_up::Leave;
+use crate::catalog::engine::Basis;
 use crate::catalog::tables::{InodeFilter, Tx};
 use crate::catalog::{Inode, Replica, Unlinked};
 use crate::error::{Error, Kind, Result};
@@ -20,7 +21,7 @@ impl Catalog {
         domain: &str,
         now: Timestamp,
     ) -> Result<Unlinked> {
-        self.engine.write(|tx| {
+        self.engine.apply(Basis::told(!gone.is_empty()), |tx| {
             let mut inode = tx.named(parent, name)?;
             if inode.attr.kind == FileKind::Directory {
                 return Err(Error::new(Kind::IsDirectory, "the name is a directory's"));
@@ -42,7 +43,7 @@ impl Catalog {
         domain: &str,
         now: Timestamp,
     ) -> Result<Unlinked> {
-        self.engine.write(|tx| {
+        self.engine.apply(Basis::told(!gone.is_empty()), |tx| {
             let mut inode = tx.named(parent, name)?;
             tx.is_removable(&inode)?;
             tx.delete_dentry(parent, name)?;
@@ -58,7 +59,7 @@ impl Catalog {
 
     /// Forgets an inode without names, its xattrs and staged rows; answers the staged keys whose files may be removed. `Busy` if it has a name.
     pub fn drop_orphan(&self, ino: Ino) -> Result<Vec<Replica>> {
-        self.engine.write(|tx| {
+        let staged = self.engine.relaxed(|tx| {
             let inode = tx.inode(ino)?;
             if inode.attr.nlink > 0 || tx.first_name(ino)?.is_some() {
                 return Err(Error::new(Kind::Busy, format!("inode {ino} still has a name")));
@@ -75,7 +76,12 @@ impl Catalog {
             tx.drop_reconcile(ino)?;
             tx.delete_inode(ino)?;
             Ok(staged)
-        })
+        })?;
+        if !staged.is_empty() {
+            // Their files go next, and no row may be left that speaks of them.
+            self.engine.flush_batch()?;
+        }
+        Ok(staged)
     }
 
     /// Inodes without names (after a crash).

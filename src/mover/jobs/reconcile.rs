@@ -45,7 +45,7 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
         directory::reconcile(context, subject, &step.domain).await?;
         return Ok(0);
     }
-    if is_open(subject) {
+    if is_open(subject) || is_open_elsewhere(context, subject)? {
         return Err(Halt::Open);
     }
     let mut bytes = 0;
@@ -65,6 +65,9 @@ pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, domain: &str) -> Fl
     let Some(subject) = Subject::look(context, ino)? else { return Ok(()) };
     if relocate::learn(context, &subject).await? {
         return Err(Halt::Again);
+    }
+    if is_open_elsewhere(context, &subject)? {
+        return Err(Halt::Open);
     }
     let strays = relocate::strays(context, &subject)?;
     let Some(newest) = strays.iter().filter(|stray| has_content(stray)).max_by_key(|stray| stray.generation)
@@ -95,6 +98,19 @@ fn has_content(replica: &Replica) -> bool {
 /// Its bytes are not fixed yet.
 pub(crate) fn is_open(subject: &Subject) -> bool {
     matches!(subject.inode.state, WriteState::Writing | WriteState::ClosedOpen)
+}
+
+/// Whether a program has the file open where a directory's rename left it: what it writes there in place would be lost
+/// with that copy. New writers begin at the new home.
+fn is_open_elsewhere(context: &Context, subject: &Subject) -> Result<bool, Error> {
+    if subject.inode.attr.kind != FileKind::Regular || !(context.is_open)(subject.ino()) {
+        return Ok(false);
+    }
+    let in_place = |replica: &Replica| {
+        replica.generation == subject.inode.generation
+            && context.tier(replica.tier).is_ok_and(|tier| tier.resident().is_some())
+    };
+    Ok(relocate::strays(context, subject)?.iter().any(in_place))
 }
 
 /// Makes `target` hold the newest content and attributes; answers the bytes that reached it.

@@ -1,0 +1,74 @@
+//! Relaxed transactions: verbs whose loss the tiers themselves make good share one commit.
+//!
+//! A file that was made, linked, removed or written natively is its own record: after a crash the next
+//! look at its tier finds it. Its row need not be in the WAL before the answer, and one commit of many
+//! rows writes each page once. Whatever no tier can tell again is committed before its answer, and
+//! takes everything before it along, so the order of rows is kept.
+
+use crate::catalog::tables::Tx;
+use crate::error::Result;
+use std::sync::Weak;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// Verbs in one commit.
+pub(super) const VERBS_MAX: u32 = 256;
+/// How long a row may wait for its commit.
+const LONGEST: Duration = Duration::from_millis(10);
+
+/// Commits what waits, from time to time.
+pub(super) trait Commits: Send + Sync {
+    /// Commits the open batch, if there is one.
+    fn commit_batch(&self);
+}
+
+/// Wakes the thread that commits batches.
+#[derive(Debug)]
+pub(super) struct Alarm(SyncSender<()>);
+
+impl Alarm {
+    /// Starts the thread; it ends when the alarm is dropped.
+    ///
+    /// # Errors
+    /// If there can be no more threads.
+    pub(super) fn start<C: Commits + 'static>(engine: Weak<C>) -> Result<Self> {
+        let (sender, receiver) = sync_channel(1);
+        std::thread::Builder::new().name("catalog".into()).spawn(move || ring(&engine, &receiver))?;
+        Ok(Self(sender))
+    }
+
+    /// A batch has begun.
+    pub(super) fn set(&self) {
+        // Full: the thread is about to commit anyway.
+        let _ = self.0.try_send(());
+    }
+}
+
+fn ring<C: Commits>(engine: &Weak<C>, alarms: &Receiver<()>) {
+    while alarms.recv().is_ok() {
+        std::thread::sleep(LONGEST);
+        let Some(engine) = engine.upgrade() else { return };
+        engine.commit_batch();
+    }
+}
+
+/// One verb inside a batch: undone alone if it fails.
+pub(super) fn nested<T>(tx: &Tx<'_>, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
+    tx.execute("SAVEPOINT verb", [])?;
+    let undo = Undo { tx };
+    let answer = act(tx)?;
+    tx.execute("RELEASE verb", [])?;
+    std::mem::forget(undo);
+    Ok(answer)
+}
+
+/// Undoes the verb unless forgotten, also when it panics.
+struct Undo<'a> {
+    tx: &'a Tx<'a>,
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        self.tx.undo_verb();
+    }
+}

@@ -1,0 +1,153 @@
+//! create, rename, exchange and unlink over rules.
+
+use super::*;
+use std::fs;
+
+#[test]
+fn a_native_file_is_made_where_its_rule_says() {
+    let bed = Bed::new();
+    bed.put("f", "scratch");
+    bed.put("h/f", "share");
+    let staged = bed.put("b/f", "blob");
+    assert_eq!(fs::read(bed.native("scratch", "f")).unwrap(), b"scratch");
+    assert_eq!(fs::read(bed.native("share", "h/f")).unwrap(), b"share");
+    assert!(bed.staged(staged).is_some_and(|replica| replica.tier == bed.scratch));
+    assert_eq!(bed.inode(staged).state, WriteState::Closed);
+}
+
+#[test]
+fn rename_over_rules_moves_nothing_before_the_answer() {
+    let bed = Bed::new();
+    let ino = bed.put("f", "bytes");
+    bed.mv("f", "b/f");
+    assert_eq!((bed.kind_of("f"), bed.cat("b/f").as_str()), (Kind::NotFound, "bytes"));
+    let inode = bed.inode(ino);
+    assert_eq!(inode.state, WriteState::Closed);
+    assert!(bed.staged(ino).is_some(), "the native file became the staged generation");
+    assert!(!bed.native("scratch", "f").exists());
+    assert!(bed.queued() > 0);
+
+    let back = bed.put("b/g", "other");
+    bed.commit("b/g");
+    bed.mv("b/g", "g");
+    assert_eq!((bed.kind_of("b/g"), bed.cat("g").as_str()), (Kind::NotFound, "other"));
+    assert!(bed.replicas(back).iter().any(|replica| replica.tier == bed.blob), "the bytes follow later");
+}
+
+#[test]
+fn rename_of_an_open_file_goes_on_writing_to_it() {
+    let bed = Bed::new();
+    for (from, to) in [("tmp", "b/final"), ("b/tmp", "final2"), ("h/tmp", "final3"), ("tmp4", "final4")] {
+        let (ino, handle) = bed.create(from);
+        bed.vfs.write(handle, 0, b"AAAA").unwrap();
+        bed.mv(from, to);
+        bed.vfs.write(handle, 4, b"BBBB").unwrap();
+        bed.vfs.fsync(handle).unwrap();
+        assert_eq!(bed.vfs.getattr(&ME, ino).unwrap().0.size, 8, "{from} to {to}");
+        bed.close(handle);
+        bed.pass(BLOB_WINDOW);
+        assert_eq!((bed.kind_of(from), bed.cat(to).as_str()), (Kind::NotFound, "AAAABBBB"), "{from} to {to}");
+        assert_eq!(bed.vfs.getattr(&ME, ino).unwrap().0.size, 8, "{from} to {to}");
+    }
+}
+
+#[test]
+fn rename_replaces_a_file_of_another_home() {
+    let bed = Bed::new();
+    for (from, to) in [("one", "b/two"), ("b/three", "four"), ("h/five", "six")] {
+        bed.put(from, "new");
+        let old = bed.put(to, "old");
+        bed.mv(from, to);
+        assert_eq!((bed.kind_of(from), bed.cat(to).as_str()), (Kind::NotFound, "new"), "{from} to {to}");
+        assert_ne!(bed.ino(to), old);
+        bed.pass(BLOB_WINDOW);
+        assert_eq!(bed.cat(to), "new", "{from} to {to}");
+    }
+}
+
+#[test]
+fn noreplace_and_exchange() {
+    let bed = Bed::new();
+    for (a, b) in [("a", "b/a"), ("c", "d"), ("b/e", "b/f"), ("h/g", "g")] {
+        let (first, second) = (bed.put(a, "first"), bed.put(b, "second"));
+        assert_eq!(bed.rename(a, b, RenameMode::NoReplace).unwrap_err().kind(), Kind::Exists);
+        bed.rename(a, b, RenameMode::Exchange).unwrap();
+        assert_eq!((bed.ino(a), bed.ino(b)), (second, first), "{a} and {b}");
+        bed.pass(BLOB_WINDOW);
+        assert_eq!((bed.cat(a).as_str(), bed.cat(b).as_str()), ("second", "first"), "{a} and {b}");
+    }
+    assert_eq!(bed.rename("a", "none", RenameMode::Exchange).unwrap_err().kind(), Kind::NotFound);
+}
+
+#[test]
+fn a_directory_moves_with_what_nobody_has_listed() {
+    let bed = Bed::new();
+    bed.blob_put("b/x/unlisted", "1");
+    fs::create_dir(bed.native("scratch", "dir")).unwrap();
+    fs::write(bed.native("scratch", "dir/unlisted"), "2").unwrap();
+    bed.pass(BLOB_WINDOW);
+    bed.mv("b/x", "b/y");
+    bed.mv("dir", "moved");
+    bed.pass(BLOB_WINDOW);
+    assert_eq!((bed.cat("b/y/unlisted").as_str(), bed.cat("moved/unlisted").as_str()), ("1", "2"));
+    assert_eq!(bed.kind_of("b/x"), Kind::NotFound);
+    assert_eq!(bed.kind_of("dir"), Kind::NotFound);
+}
+
+#[test]
+fn rmdir_asks_the_tiers() {
+    let bed = Bed::new();
+    bed.blob_put("b/d/a", "1");
+    bed.ino("b/d");
+    let parent = bed.ino("b");
+    assert_eq!(bed.vfs.rmdir(&ME, parent, b"d").unwrap_err().kind(), Kind::NotEmpty);
+    assert_eq!(bed.cat("b/d/a"), "1");
+}
+
+#[test]
+fn a_failed_native_rename_changes_nothing() {
+    let bed = Bed::new();
+    bed.put("f", "bytes");
+    fs::create_dir(bed.native("scratch", "target")).unwrap();
+    fs::write(bed.native("scratch", "target/in the way"), "").unwrap();
+    assert!(bed.rename("f", "target", RenameMode::Replace).is_err());
+    assert_eq!(bed.cat("f"), "bytes");
+    assert_eq!(bed.catalog.intents().unwrap(), []);
+}
+
+#[test]
+fn an_unlinked_file_lives_as_long_as_it_is_open() {
+    let bed = Bed::new();
+    for path in ["f", "b/f", "h/f"] {
+        let (ino, handle) = bed.create(path);
+        bed.vfs.write(handle, 0, b"bytes").unwrap();
+        bed.rm(path);
+        assert_eq!(bed.kind_of(path), Kind::NotFound);
+        assert_eq!(bed.text(handle).unwrap(), "bytes", "{path}");
+        bed.vfs.write(handle, 5, b" more").unwrap();
+        bed.vfs.flush(&ME, handle).unwrap();
+        bed.vfs.fsync(handle).unwrap();
+        let mode = crate::types::AttrChange { mode: Some(0o600), ..Default::default() };
+        let change = SetAttr { change: mode, size: Some(7), handle: Some(handle) };
+        assert_eq!(bed.vfs.set_attr(&ME, ino, change).unwrap().0.size, 7, "{path}");
+        assert_eq!(bed.vfs.getattr(&ME, ino).unwrap().0.nlink, 0);
+        bed.vfs.release(&ME, handle).unwrap();
+        bed.vfs.forget(ino, 10);
+        assert_eq!(bed.catalog.inode(ino).unwrap_err().kind(), Kind::NotFound, "{path}");
+    }
+    assert_eq!(bed.catalog.orphans().unwrap(), []);
+}
+
+#[test]
+fn a_creation_that_fails_leaves_nothing() {
+    let bed = Bed::new();
+    // The stage takes nothing more.
+    let stage = bed.native("scratch", ".tierfs/stage");
+    let owner = fs::read_dir(&stage).unwrap().next().unwrap().unwrap().path();
+    fs::rename(&owner, owner.with_extension("gone")).unwrap();
+    fs::write(&owner, "not a directory").unwrap();
+    let parent = bed.ino("b");
+    assert!(bed.vfs.create(&ME, parent, b"f", 0o644, libc::O_RDWR).is_err());
+    assert_eq!(bed.kind_of("b/f"), Kind::NotFound);
+    assert_eq!(bed.catalog.orphans().unwrap(), []);
+}

@@ -1,0 +1,194 @@
+//! Opening for writing, in each way there is, and what FLUSH and RELEASE make of it.
+
+use super::*;
+use std::fs;
+
+fn write(bed: &Bed, path: &str, flags: i32, bytes: &[u8]) {
+    let handle = bed.open(path, flags);
+    bed.vfs.write(handle, 0, bytes).unwrap();
+    bed.close(handle);
+}
+
+#[test]
+fn a_native_file_is_written_in_place() {
+    let bed = Bed::new();
+    let ino = bed.put("f", "one");
+    let before = bed.inode(ino);
+    let native = fs::metadata(bed.native("scratch", "f")).unwrap();
+    write(&bed, "f", libc::O_RDWR, b"twice");
+    let after = fs::metadata(bed.native("scratch", "f")).unwrap();
+    assert_eq!(
+        std::os::unix::fs::MetadataExt::ino(&native),
+        std::os::unix::fs::MetadataExt::ino(&after),
+        "the same file"
+    );
+    assert!(bed.inode(ino).generation > before.generation);
+    assert_eq!((bed.inode(ino).attr.size, bed.cat("f").as_str()), (5, "twice"));
+    assert_eq!(bed.queued(), 0, "nothing to upload");
+}
+
+#[test]
+fn the_state_follows_flush_and_release() {
+    let bed = Bed::new();
+    let (ino, handle) = bed.create("b/f");
+    bed.vfs.write(handle, 0, b"one").unwrap();
+    assert_eq!(bed.inode(ino).state, WriteState::Writing);
+    bed.vfs.flush(&ME, handle).unwrap();
+    assert_eq!((bed.inode(ino).state, bed.inode(ino).attr.size), (WriteState::ClosedOpen, 3));
+    bed.vfs.write(handle, 3, b" more").unwrap();
+    bed.vfs.release(&ME, handle).unwrap();
+    let inode = bed.inode(ino);
+    assert_eq!((inode.state, inode.attr.size), (WriteState::Closed, 8), "bytes after the last flush count");
+}
+
+#[test]
+fn an_empty_new_file_is_closed_too() {
+    let bed = Bed::new();
+    let ino = bed.put("b/empty", "");
+    assert_eq!(bed.inode(ino).state, WriteState::Closed);
+    let parent = bed.ino("b");
+    let made = bed.vfs.mknod(&ME, parent, b"node", libc::S_IFREG | 0o644, 0).unwrap();
+    assert_eq!(bed.inode(made.attr.ino).state, WriteState::Closed);
+}
+
+#[test]
+fn a_closed_file_is_taken_back_under_the_next_generation() {
+    let bed = Bed::new();
+    let ino = bed.put("b/f", "one");
+    let first = (bed.inode(ino).generation, bed.staged(ino).unwrap().key);
+    let steps = bed.catalog.steps(crate::types::Seq(0), 100).unwrap();
+    let handle = bed.open("b/f", libc::O_RDWR);
+    assert_eq!(bed.inode(ino).state, WriteState::Writing);
+    assert_eq!(bed.inode(ino).generation, first.0.next());
+    assert_eq!(bed.staged(ino).unwrap().key, first.1, "the same stage file");
+    bed.vfs.write(handle, 3, b" two").unwrap();
+    bed.close(handle);
+    assert_eq!(bed.cat("b/f"), "one two");
+    let after = bed.catalog.steps(crate::types::Seq(0), 100).unwrap();
+    assert_eq!(
+        after.iter().map(|s| s.seq).collect::<Vec<_>>(),
+        steps.iter().map(|s| s.seq).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_clean_file_is_copied_up_before_it_changes() {
+    let bed = Bed::new();
+    let ino = bed.put("b/f", "one");
+    bed.commit("b/f");
+    assert!(bed.staged(ino).is_none());
+    let handle = bed.open("b/f", libc::O_RDWR);
+    bed.vfs.write(handle, 3, b" two").unwrap();
+    bed.close(handle);
+    assert_eq!(bed.cat("b/f"), "one two");
+    let inode = bed.inode(ino);
+    assert_eq!(inode.state, WriteState::Closed);
+    bed.commit("b/f");
+    assert_eq!(bed.cat("b/f"), "one two");
+}
+
+#[test]
+fn truncation_at_open_copies_nothing_and_counts_as_a_change() {
+    let bed = Bed::new();
+    let ino = bed.put("b/f", "one");
+    bed.commit("b/f");
+    bed.faults.always(None, crate::tier::Fault::FailBefore(Kind::Unavailable));
+    bed.close(bed.open("b/f", libc::O_WRONLY | libc::O_TRUNC));
+    assert_eq!((bed.inode(ino).state, bed.inode(ino).attr.size), (WriteState::Closed, 0));
+    assert_eq!(bed.cat("b/f"), "");
+}
+
+#[test]
+fn a_write_open_that_changes_nothing_is_taken_back() {
+    let bed = Bed::new();
+    let ino = bed.put("b/f", "one");
+    bed.commit("b/f");
+    let before = bed.inode(ino);
+    let handle = bed.open("b/f", libc::O_RDWR);
+    let staged = bed.staged(ino).unwrap();
+    bed.close(handle);
+    let after = bed.inode(ino);
+    assert_eq!((after.generation, after.state), (before.generation, WriteState::Clean));
+    assert_eq!((after.attr.mtime, after.attr.ctime), (before.attr.mtime, before.attr.ctime));
+    assert!(bed.staged(ino).is_none());
+    assert!(!bed.native("scratch", std::str::from_utf8(staged.key.as_bytes()).unwrap()).exists());
+    assert_eq!((bed.cat("b/f").as_str(), bed.queued()), ("one", 0));
+}
+
+#[test]
+fn a_hot_copy_that_readers_have_open_becomes_the_staged_generation() {
+    let bed = Bed::with_mode(IoMode::Passthrough);
+    let ino = bed.put("k/f", "one");
+    let staged = bed.staged(ino).unwrap();
+    bed.commit_as_hot_copy("k/f", &staged);
+    let reader = bed.vfs.open(&ME, ino, libc::O_RDONLY).unwrap();
+    assert!(reader.passthrough.is_some(), "the hot copy is a file");
+    let writer = bed.vfs.open(&ME, ino, libc::O_RDWR).unwrap();
+    assert_eq!(writer.id, reader.id, "one backing file an inode");
+    bed.vfs.write(writer.handle, 3, b" two").unwrap();
+    assert_eq!(bed.text(reader.handle).unwrap(), "one two");
+    bed.close(writer.handle);
+    bed.close(reader.handle);
+    assert_eq!((bed.inode(ino).state, bed.cat("k/f").as_str()), (WriteState::Closed, "one two"));
+    bed.commit("k/f");
+    assert_eq!(bed.cat("k/f"), "one two");
+}
+
+#[test]
+fn a_reader_of_a_streamed_file_sees_one_version_while_another_writes() {
+    let bed = Bed::new();
+    bed.put("b/f", "one");
+    bed.commit("b/f");
+    let reader = bed.open("b/f", libc::O_RDONLY);
+    write(&bed, "b/f", libc::O_RDWR | libc::O_TRUNC, b"two");
+    let seen = bed.text(reader).unwrap();
+    assert!(["one", "two"].contains(&seen.as_str()), "{seen}");
+    bed.close(reader);
+    assert_eq!(bed.cat("b/f"), "two");
+}
+
+#[test]
+fn a_staged_file_that_is_read_while_it_is_committed_stays_readable() {
+    let bed = Bed::new();
+    let ino = bed.put("b/f", "one");
+    let reader = bed.open("b/f", libc::O_RDONLY);
+    bed.commit("b/f");
+    assert_eq!(bed.text(reader).unwrap(), "one");
+    bed.close(reader);
+    assert!(bed.queued() > 0, "the staged file can go now");
+    assert_eq!((bed.inode(ino).state, bed.cat("b/f").as_str()), (WriteState::Clean, "one"));
+}
+
+#[test]
+fn size_and_times_do_not_go_back_between_create_and_commit() {
+    let bed = Bed::new();
+    for path in ["f", "b/f", "h/f"] {
+        let (parent, name) = bed.end(path);
+        let (entry, opened) = bed.vfs.create(&ME, parent, name, 0o644, libc::O_RDWR).unwrap();
+        let ino = entry.attr.ino;
+        let times = |attr: &Attr| (attr.mtime, attr.ctime);
+        let shown = times(&entry.attr);
+        assert_eq!(times(&bed.vfs.getattr(&ME, ino).unwrap().0), shown, "{path}: open");
+        bed.close(opened.handle);
+        assert_eq!(times(&bed.vfs.getattr(&ME, ino).unwrap().0), shown, "{path}: closed");
+        bed.pass(BLOB_WINDOW);
+        assert_eq!(times(&bed.vfs.getattr(&ME, ino).unwrap().0), shown, "{path}: looked at again");
+    }
+}
+
+#[test]
+fn truncate_without_a_handle() {
+    let bed = Bed::new();
+    for path in ["f", "b/f", "h/f"] {
+        let ino = bed.put(path, "123456");
+        let cut = SetAttr { size: Some(3), ..SetAttr::default() };
+        assert_eq!(bed.vfs.set_attr(&ME, ino, cut.clone()).unwrap().0.size, 3);
+        assert_eq!(bed.cat(path), "123");
+        if path.starts_with('b') {
+            bed.commit(path);
+            let grow = SetAttr { size: Some(5), ..SetAttr::default() };
+            assert_eq!(bed.vfs.set_attr(&ME, ino, grow).unwrap().0.size, 5);
+            assert_eq!(bed.cat(path), "123\0\0");
+        }
+    }
+}
