@@ -52,10 +52,14 @@ pub async fn build(
             Err(error) if error.kind().is_transient() => tracing::error!(tier = %tier.name, "{error}"),
             other => other.map_err(in_tier)?,
         }
-        if let Some(directory) = &one.directory {
-            claim(&one.row, directory, catalog).map_err(in_tier)?;
-        }
         built.push(one);
+    }
+    // Nothing is written anywhere before each of them was found to be right.
+    for one in &built {
+        if let Some(directory) = &one.directory {
+            claim(&one.row, directory, catalog)
+                .map_err(|error| error.context(format!("tier {}", one.row.name)))?;
+        }
     }
     Ok(built)
 }
