@@ -36,7 +36,7 @@ pub(super) enum Credentials {
     /// A key or signature in a file.
     File(SecretFile),
     /// Tokens.
-    Token(Tokens),
+    Token(Box<Tokens>),
 }
 
 /// Tokens of one identity. The provider renews what ends; what was taken back before its end only a new provider replaces.
@@ -103,7 +103,8 @@ impl Credentials {
         match auth {
             Auth::Key => Self::key(options, account, env),
             Auth::Sas => Self::sas(options, env),
-            auth => Tokens::new(token(auth, options, account, env, transport)?).map(Self::Token),
+            auth => Tokens::new(token(auth, options, account, env, transport)?)
+                .map(|tokens| Self::Token(Box::new(tokens))),
         }
     }
 
