@@ -15,8 +15,8 @@ mod tests;
 mod units;
 
 pub use checked::{
-    Auth, BlobConfig, BlobLocation, Catalog, DirectoryConfig, MountConfig, Overlap, RuleConfig, Storage,
-    TierConfig, TierKind, overlap,
+    AccessTier, Auth, BlobConfig, BlobLocation, Catalog, DirectoryConfig, MountConfig, Overlap, RuleConfig,
+    Storage, TierConfig, TierKind, overlap,
 };
 pub use example::Example;
 pub use expand::Environment;

@@ -11,7 +11,7 @@ pub use overlap::{Overlap, overlap};
 #[cfg(test)]
 pub(super) use rule::PROMOTES;
 pub use rule::RuleConfig;
-pub use tier::{Auth, BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
+pub use tier::{AccessTier, Auth, BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
 pub use url::BlobLocation;
 
 use super::expand::Environment;

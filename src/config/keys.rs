@@ -154,6 +154,8 @@ const fn key(
 pub(super) const KINDS: &[&str] = &["lustre", "azure-files", "local", "blob"];
 /// The ways to sign in.
 pub(super) const AUTHS: &[&str] = &["auto", "msi", "workload", "spn", "sas", "key", "cli"];
+/// The access tiers that blobs can be read from at once.
+pub(super) const ACCESS_TIERS: &[&str] = &["hot", "cool", "cold"];
 /// The ways to promote.
 pub(super) const PROMOTES: &[&str] = &["on-read", "never"];
 
@@ -190,10 +192,16 @@ pub const KEYS: &[KeyInfo] = &[
         "how to sign in: managed identity, workload identity, service principal, SAS, account key, az CLI; \"auto\" takes what is there"),
     key(Tier, "client_id", BlobTiers, Unit::Text, None,
         "which managed identity or service principal"),
+    key(Tier, "resource_id", BlobTiers, Unit::Text, None,
+        "a managed identity by its resource id"),
     key(Tier, "sas_file", BlobTiers, Unit::Path, None,
         "a file with the SAS token (or AZURE_STORAGE_SAS_TOKEN)"),
     key(Tier, "key_file", BlobTiers, Unit::Path, None,
         "a file with the account key (or AZURE_STORAGE_ACCESS_KEY)"),
+    key(Tier, "access_tier", BlobTiers, Unit::Words(ACCESS_TIERS), Depends("the account's"),
+        "where new blobs are stored; cool and cold ones cost for at least 30 and 90 days, so not for checkpoints that live shorter"),
+    key(Tier, "upload_max", BlobTiers, Unit::Size, Text("unlimited"),
+        "bytes a second that are sent there, all uploads of this mount together"),
     key(Tier, "revalidate", All, Unit::Duration, Depends("local, lustre: 1s; azure-files: 30s; blob: 60s"),
         "how long changes by other tools may stay unseen; \"never\" for immutable data"),
     key(Tier, "deadline", All, Unit::Duration, Text("60s"),

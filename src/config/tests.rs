@@ -121,7 +121,33 @@ fn words_of_the_table_are_the_words_understood() {
     assert_eq!(TierKind::WORDS.map(|(word, _)| word), keys::KINDS);
     assert!(TierKind::WORDS.iter().all(|(word, kind)| kind.word() == *word));
     assert_eq!(Auth::WORDS.map(|(word, _)| word), keys::AUTHS);
+    assert_eq!(AccessTier::WORDS.map(|(word, _)| word), keys::ACCESS_TIERS);
     assert_eq!(checked::PROMOTES.map(|(word, _)| word), keys::PROMOTES);
+}
+
+#[test]
+fn a_blob_tier_has_knobs() {
+    let blob = |keys: &str| {
+        let (config, _) = parse(&small("", keys, "")).unwrap_or_else(|problems| panic!("{problems}"));
+        let Storage::Blob(blob) = config.tier("blob").unwrap().storage.clone() else {
+            panic!("not a blob tier")
+        };
+        blob
+    };
+    assert_eq!((blob("").access_tier, blob("").upload_max), (None, None));
+    let set = blob("access_tier = \"Cool\"\nupload_max = \"200MB\"\nauth = \"msi\"\nresource_id = \"/r\"");
+    assert_eq!(
+        (set.access_tier, set.upload_max.map(|rate| rate.get())),
+        (Some(AccessTier::Cool), Some(200_000_000))
+    );
+    assert_eq!(set.resource_id.as_deref(), Some("/r"));
+    assert_said(&small("", "access_tier = \"archive\"", ""), "write \"cold\"");
+    assert_said(&small("", "access_tier = \"warm\"", ""), "access_tier");
+    assert_said(&small("", "upload_max = \"200\"", ""), "has no unit");
+    assert_said(
+        &small("", "auth = \"sas\"\nresource_id = \"/r\"", ""),
+        "`resource_id` is not used with this `auth`",
+    );
 }
 
 #[test]

@@ -122,6 +122,7 @@ impl Shared {
 /// An errno alone tells a program little: what stands behind the rare ones goes to the log.
 pub fn log(error: &Error) {
     match error.errno() {
+        _ if error.kind() == Kind::Archived => tracing::warn!(%error, "an operation failed"),
         libc::EIO | libc::ETIMEDOUT | libc::ESTALE | libc::ENOSPC => {
             tracing::warn!(%error, "an operation failed")
         }

@@ -527,7 +527,7 @@ impl fuser::Filesystem for Mount {
         self.0.run(
             request,
             reply,
-            move |vfs, _| vfs.xattr(ino(number), &name),
+            move |vfs, caller| vfs.xattr(caller, ino(number), &name),
             move |_, reply, value| answer_xattr(reply, size, &value),
         );
     }

@@ -2,7 +2,9 @@
 
 use crate::catalog::{Catalog, TierRow};
 use crate::clock::Clock;
-use crate::config::{Auth, BlobConfig, Config, DirectoryConfig, Percent, Storage, TierConfig, TierKind};
+use crate::config::{
+    AccessTier, Auth, BlobConfig, Config, DirectoryConfig, Percent, Storage, TierConfig, TierKind,
+};
 use crate::data::{HotStore, Owner, StageStore};
 use crate::error::{Error, Kind, Result};
 use crate::mover::HotTier;
@@ -50,10 +52,14 @@ pub async fn build(
             Err(error) if error.kind().is_transient() => tracing::error!(tier = %tier.name, "{error}"),
             other => other.map_err(in_tier)?,
         }
-        if let Some(directory) = &one.directory {
-            claim(&one.row, directory, catalog).map_err(in_tier)?;
-        }
         built.push(one);
+    }
+    // Nothing is written anywhere before each of them was found to be right.
+    for one in &built {
+        if let Some(directory) = &one.directory {
+            claim(&one.row, directory, catalog)
+                .map_err(|error| error.context(format!("tier {}", one.row.name)))?;
+        }
     }
     Ok(built)
 }
@@ -120,8 +126,9 @@ fn open_blob(config: &TierConfig, blob: &BlobConfig, catalog: &Catalog) -> Resul
         client_id: blob.client_id.clone(),
         sas_file: blob.sas_file.clone(),
         key_file: blob.key_file.clone(),
+        resource_id: blob.resource_id.clone(),
+        access_tier: blob.access_tier.map(|tier| access_tier(tier).to_owned()),
         capacity: config.capacity,
-        ..BlobOptions::default()
     })?;
     let row = catalog.register_tier(&config.name, &client.location())?;
     let meter = Arc::new(TierMeter::default());
@@ -129,9 +136,17 @@ fn open_blob(config: &TierConfig, blob: &BlobConfig, catalog: &Catalog) -> Resul
     let breaker = retry.breaker();
     // A call meets them from the last to the first, so the meter counts every try.
     let tier = Meter::new(meter.clone()).over(client);
-    let tier = Limit::new(Limits { calls: CALLS, upload_rate: None }).over(tier);
+    let tier = Limit::new(Limits { calls: CALLS, upload_rate: blob.upload_max }).over(tier);
     let tier = retry.over(tier);
     Ok(Built { row, kind: config.kind, tier, meter, breaker: Some(breaker), directory: None })
+}
+
+fn access_tier(tier: AccessTier) -> &'static str {
+    match tier {
+        AccessTier::Hot => "Hot",
+        AccessTier::Cool => "Cool",
+        AccessTier::Cold => "Cold",
+    }
 }
 
 fn auth(auth: Auth) -> blob::Auth {

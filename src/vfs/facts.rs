@@ -171,7 +171,7 @@ impl Vfs {
     }
 
     /// Value of `user.tierfs.<fact>`.
-    pub(super) fn fact(&self, ino: Ino, fact: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(super) fn fact(&self, caller: &Caller, ino: Ino, fact: &[u8]) -> Result<Option<Vec<u8>>> {
         match fact {
             b"control" if ino == Ino::ROOT => return Ok(Some(self.parts.facts.control())),
             b"status" if ino == Ino::ROOT => return Ok(Some(self.parts.facts.status())),
@@ -182,11 +182,36 @@ impl Vfs {
         let tiers = || facts.copies.iter().map(|copy| copy.tier.as_str());
         Ok(match fact {
             b"tier" => Some(tiers().next().unwrap_or(&facts.home).into()),
+            b"state" if self.is_archived(caller, ino, &facts)? => Some(b"archived".to_vec()),
             b"state" => Some(word(facts.state).into()),
             b"replicas" => Some(tiers().collect::<Vec<_>>().join(",").into_bytes()),
             b"rule" => Some(facts.rule.into_bytes()),
             _ => None,
         })
+    }
+}
+
+impl Vfs {
+    /// Whether the only copy is where it can't be read. The tier is asked each time: archiving changes no version.
+    fn is_archived(&self, caller: &Caller, ino: Ino, facts: &FileFacts) -> Result<bool> {
+        let is_far = |copy: &Copy| copy.role == CopyRole::Home;
+        if facts.state != WriteState::Clean || !facts.copies.iter().all(is_far) {
+            return Ok(false);
+        }
+        let newest = self.newest(&self.catalog().inode(ino)?)?;
+        let [only] = newest.as_slice() else { return Ok(false) };
+        if self.resident(only.tier).is_some() || facts.attr.kind != FileKind::Regular {
+            return Ok(false);
+        }
+        let tier = self.parts.tiers.get(only.tier)?;
+        match self.wait_for(caller, tier.head(&only.key)) {
+            Ok(object) => Ok(object.archived),
+            Err(error) if error.kind() == Kind::WouldBlock => Err(error),
+            Err(error) => {
+                tracing::debug!(path = %facts.path, %error, "whether it is archived is not known now");
+                Ok(false)
+            }
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use super::place::RESERVED;
 use super::{Caller, Vfs};
 use crate::catalog::{Inode, Place, Unlinked};
-use crate::error::{Kind, Result};
-use crate::types::{FileKind, Ino, TierId};
+use crate::error::{Error, Kind, Result};
+use crate::types::{FileKind, Ino, Key, TierId};
 use std::sync::atomic::Ordering;
 
 /// Enough names to know that a directory is not empty.
@@ -113,23 +113,40 @@ impl Vfs {
         let places = self.catalog().places(dir)?;
         let path = self.directory_path(dir)?;
         for place in &places {
-            let began = self.now();
-            let page = match self.resident(place.tier) {
-                Some(resident) => resident.read_directory(&place.key, None, A_FEW),
-                None => {
-                    let tier = self.parts.tiers.get(place.tier)?;
-                    self.wait_for(caller, tier.list(&place.key, b"", None, A_FEW))
-                }
-            };
-            match page {
-                Err(error) if error.kind() == Kind::NotFound => {}
-                Err(error) => return Err(error),
-                Ok(page) => self.observe_page(place, &path, &page, began, &mut Default::default())?,
-            }
+            self.look_for_names(caller, place, &path)?;
         }
         if !self.catalog().is_empty(dir)? {
             return Err(Kind::NotEmpty.into());
         }
         Ok(places)
+    }
+
+    /// Asks a tier for some names of a directory, until it says one or has none.
+    fn look_for_names(&self, caller: &Caller, place: &Place, path: &Key) -> Result<()> {
+        let mut from = None;
+        loop {
+            let began = self.now();
+            let page = match self.resident(place.tier) {
+                Some(resident) => resident.read_directory(&place.key, from, A_FEW),
+                None => {
+                    let tier = self.parts.tiers.get(place.tier)?;
+                    self.wait_for(caller, tier.list(&place.key, b"", from, A_FEW))
+                }
+            };
+            let page = match page {
+                Err(error) if error.kind() == Kind::NotFound => return Ok(()),
+                page => page?,
+            };
+            // What can't be shown is there all the same.
+            if page.hidden > 0 {
+                return Err(Error::new(Kind::NotEmpty, "the directory holds names that can't be shown"));
+            }
+            self.observe_page(place, path, &page, began, &mut Default::default())?;
+            from = page.next;
+            // Blob may answer an empty page before the last.
+            if !page.entries.is_empty() || from.is_none() {
+                return Ok(());
+            }
+        }
     }
 }

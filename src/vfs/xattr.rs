@@ -1,10 +1,10 @@
 //! Extended attributes: the user's own, and the facts of `user.tierfs.*` that are read by name and
 //! never listed, so that no copy takes them along.
 
-use super::Vfs;
+use super::{Caller, Vfs};
 use crate::catalog::Inode;
 use crate::error::{Error, Kind, Result};
-use crate::types::{Attrs, FileKind, Ino};
+use crate::types::{Attrs, FileKind, Ino, Key, TierId};
 
 /// Prefix of the facts.
 const FACTS: &[u8] = b"user.tierfs.";
@@ -16,12 +16,49 @@ impl Vfs {
     ///
     /// # Errors
     /// [`Kind::NoAttribute`], [`Kind::Unsupported`] for name spaces that no tier keeps.
-    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         if let Some(fact) = name.strip_prefix(FACTS) {
-            return self.fact(ino, fact)?.ok_or_else(|| Kind::NoAttribute.into());
+            return self.fact(caller, ino, fact)?.ok_or_else(|| Kind::NoAttribute.into());
         }
         check_space(name)?;
-        self.catalog().xattr(ino, name)?.ok_or_else(|| Kind::NoAttribute.into())
+        match self.catalog().xattr(ino, name)? {
+            None if self.learn_xattrs(ino, name)? => self.catalog().xattr(ino, name)?,
+            known => known,
+        }
+        .ok_or_else(|| Kind::NoAttribute.into())
+    }
+
+    /// Takes over what a native file carries and the catalog does not know: listings don't say. Answers whether there was any.
+    fn learn_xattrs(&self, ino: Ino, name: &[u8]) -> Result<bool> {
+        // The kernel asks for security.* at every turn.
+        if !name.starts_with(b"user.") {
+            return Ok(false);
+        }
+        let inode = self.catalog().inode(ino)?;
+        let known = self.catalog().xattrs(ino)?;
+        for (tier, key) in self.carriers(&inode)? {
+            let Some(resident) = self.resident(tier) else { continue };
+            let Ok(mut found) = resident.xattrs(&key) else { continue };
+            found.retain(|(name, _)| {
+                name.starts_with(b"user.") && known.iter().all(|(known, _)| known != name)
+            });
+            if !found.is_empty() {
+                self.catalog().learn_xattrs(ino, &found)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Where the tiers have it under its own name.
+    fn carriers(&self, inode: &Inode) -> Result<Vec<(TierId, Key)>> {
+        let ino = inode.attr.ino;
+        Ok(if inode.attr.kind == FileKind::Directory {
+            self.catalog().places(ino)?.into_iter().map(|place| (place.tier, place.key)).collect()
+        } else {
+            let replicas = self.catalog().replicas(ino)?;
+            replicas.into_iter().filter(|r| !r.staged).map(|r| (r.tier, r.key)).collect()
+        })
     }
 
     /// Names of all attributes, each ended by NUL.
@@ -29,6 +66,7 @@ impl Vfs {
     /// # Errors
     /// What the catalog says.
     pub fn xattr_names(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.learn_xattrs(ino, b"user.")?;
         let mut names = Vec::new();
         for (name, _) in self.catalog().xattrs(ino)? {
             names.extend_from_slice(&name);
@@ -71,7 +109,8 @@ impl Vfs {
             uid: Some(inode.attr.uid),
             gid: Some(inode.attr.gid),
             mtime: Some(inode.attr.mtime),
-            link: (inode.attr.nlink > 1).then(|| format!("{}-{ino}", self.catalog().id())),
+            link: (inode.attr.nlink > 1)
+                .then(|| format!("{}-{ino}-{}", self.catalog().id(), inode.generation.0)),
             xattrs,
             write_id: None,
         };
@@ -98,6 +137,7 @@ impl Vfs {
             return Err(Error::new(Kind::NotPermitted, "user.tierfs.* are facts, not settings"));
         }
         check_space(name)?;
+        self.learn_xattrs(ino, name)?;
         self.catalog().inode(ino)
     }
 
@@ -107,13 +147,7 @@ impl Vfs {
         let path = self.some_path(ino)?;
         let domain = self.domain_if_remote(&path);
         self.catalog().set_xattr(ino, name, value, domain.as_deref(), self.now())?;
-        let keys: Vec<_> = if inode.attr.kind == FileKind::Directory {
-            self.catalog().places(ino)?.into_iter().map(|place| (place.tier, place.key)).collect()
-        } else {
-            let replicas = self.catalog().replicas(ino)?;
-            replicas.into_iter().filter(|r| !r.staged).map(|r| (r.tier, r.key)).collect()
-        };
-        for (tier, key) in keys {
+        for (tier, key) in self.carriers(inode)? {
             let Some(resident) = self.resident(tier) else { continue };
             if let Err(error) = resident.set_xattr(&key, name, value)
                 && !matches!(error.kind(), Kind::Unsupported | Kind::NotPermitted | Kind::NoAttribute)

@@ -7,6 +7,7 @@ mod emulator;
 mod foreign;
 mod names;
 mod stored;
+mod strict;
 mod trouble;
 
 use bytes::Bytes;

@@ -30,6 +30,11 @@ fn own() -> (BlobServer, Tiers, String) {
     (server, tiers, name)
 }
 
+/// The usual rules, with what is seen on Blob believed for an hour.
+fn patient() -> String {
+    crate::support::mount::RULES.replace("settle", "revalidate = \"1h\"\nsettle")
+}
+
 /// Errno of what must fail.
 #[track_caller]
 fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {

@@ -60,6 +60,18 @@ impl Catalog {
         })
     }
 
+    /// Remembers attributes that a tier was found to carry; those that are known stay as they are.
+    pub fn learn_xattrs(&self, ino: Ino, found: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        self.engine.write(|tx| {
+            tx.inode(ino)?;
+            for (name, value) in found {
+                let sql = "INSERT OR IGNORE INTO xattr (ino, name, value) VALUES (?1, ?2, ?3)";
+                tx.execute(sql, params![ino.0.cast_signed(), name, value])?;
+            }
+            Ok(())
+        })
+    }
+
     /// Remembers an access time. It is nobody else's business: no generation, no step.
     pub fn accessed(&self, ino: Ino, atime: Timestamp) -> Result<()> {
         self.engine.relaxed(|tx| {

@@ -5,6 +5,7 @@ use crate::catalog::{Defaults, Inode, WriteState};
 use crate::error::Result;
 use crate::tier::Object;
 use crate::types::{Attr, FileKind, Generation, Ino};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The directory a look went to, and what its tier leaves open.
@@ -77,7 +78,21 @@ pub(super) fn found_row(look: &Look, name: &[u8], inode: &Inode, object: &Object
     row.version = Some(object.version.0.to_vec());
     row.native_ino = object.native.map_or(0, |native| native.ino);
     row.linked = object.native.is_some_and(|native| native.nlink > 1);
+    if let Some(group) = group(look, object) {
+        (row.native_ino, row.linked) = (group, true);
+    }
     row
+}
+
+/// The number that stands for a group of hard-linked names where each is an object of its own. A mark says so, and
+/// says which content: equal marks, equal bytes.
+pub(super) fn group(look: &Look, object: &Object) -> Option<u64> {
+    let mark = object.attrs.link.as_ref().filter(|_| look.markers)?;
+    let digest = Sha256::digest(mark.as_bytes());
+    let mut number = [0; 8];
+    number.copy_from_slice(&digest[..8]);
+    // 0 is nobody.
+    Some(u64::from_le_bytes(number) | 1)
 }
 
 /// What the tier calls its size; a symlink is as long as its target.

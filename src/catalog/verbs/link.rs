@@ -35,6 +35,8 @@ impl Catalog {
             }
             inode.attr.nlink += 1;
             inode.attr.ctime = now;
+            // Where each name is an object of its own, all of them must say that they belong together.
+            inode.attr_generation += u64::from(domain.is_some());
             tx.update_inode(&inode)?;
             tx.touch_directory(parent, 0, now)?;
             if let Some(tier) = native {

@@ -190,7 +190,7 @@ impl Merge<'_> {
         match tx.replica(here.id, name)? {
             Some(row) if row.ino != 0 => self.known_file(tx, row, object, standing),
             Some(row) if !self.is_foreign(tx, &row)? => Ok(()),
-            _ => self.foreign_file(tx, name, object, standing),
+            _ => self.foreign_file(tx, name, object, standing, None),
         }
     }
 
@@ -212,9 +212,17 @@ impl Merge<'_> {
         if inode.attr.kind != object.kind {
             let name = row.name.clone();
             if self.give_way(tx, &row)? {
-                self.foreign_file(tx, &name, object, standing)?;
+                self.foreign_file(tx, &name, object, standing, None)?;
             }
             return Ok(());
+        }
+        let (ino, name) = (inode.attr.ino, row.name.clone());
+        let has_objects_of_its_own = self.look.markers && inode.attr.nlink > 1;
+        if has_objects_of_its_own || self.linked_to(tx, object, Some(ino))?.is_some() {
+            // Only this name's object changed, so it is no other name of that content any more.
+            tx.delete_replica(row.place, &name)?;
+            self.lose_name(tx, self.look.dir, &name, inode)?;
+            return self.foreign_file(tx, &name, object, standing, Some(ino));
         }
         self.changed_content(tx, inode, row, object)
     }
@@ -245,7 +253,7 @@ impl Merge<'_> {
         tx.update_inode(&inode)?;
         let new = found_row(&self.look, &row.name, &inode, object);
         tx.put_replica(&ReplicaRow { linked: new.linked || row.linked, ..new })?;
-        if row.linked && native_ino != 0 {
+        if row.linked && native_ino != 0 && !self.look.markers {
             self.share_version(tx, native_ino, &inode, object)?;
         }
         self.observed.contents.push(inode.attr.ino);
@@ -264,7 +272,15 @@ impl Merge<'_> {
         Ok(())
     }
 
-    fn foreign_file(&mut self, tx: &Tx<'_>, name: &[u8], object: &Object, standing: Standing) -> Result<()> {
+    /// A file that nobody answers for; `left` had this name until now.
+    fn foreign_file(
+        &mut self,
+        tx: &Tx<'_>,
+        name: &[u8],
+        object: &Object,
+        standing: Standing,
+        left: Option<Ino>,
+    ) -> Result<()> {
         if standing == Standing::Foreign {
             self.observed.shadowed += 1;
             return Ok(());
@@ -283,10 +299,31 @@ impl Merge<'_> {
                 return self.one_more_name(tx, name, Ino(row.ino), object);
             }
         }
+        if let Some(ino) = self.linked_to(tx, object, left)? {
+            return self.one_more_name(tx, name, ino, object);
+        }
         tx.import(&self.look, name, object).map(drop)
     }
 
-    /// A second native name of a file that is known under another.
+    /// The file of which `object`, which has bytes of its own, says that it is another name; never `except`.
+    fn linked_to(&self, tx: &Tx<'_>, object: &Object, except: Option<Ino>) -> Result<Option<Ino>> {
+        let Some(group) = import::group(&self.look, object) else { return Ok(None) };
+        for row in tx.linked_replicas(self.look.place.tier, group)? {
+            let inode = tx.inode(Ino(row.ino))?;
+            let is_settled = inode.state == WriteState::Clean
+                && row.generation == inode.generation.0
+                && row.version.is_some()
+                && row.write_id.is_none();
+            let is_alike = (inode.attr.kind, inode.attr.size) == (object.kind, import::size(object))
+                && inode.attr.nlink > 0;
+            if Some(inode.attr.ino) != except && is_settled && is_alike {
+                return Ok(Some(inode.attr.ino));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A second name of a file that is known under another.
     fn one_more_name(&self, tx: &Tx<'_>, name: &[u8], ino: Ino, object: &Object) -> Result<()> {
         let mut inode = tx.inode(ino)?;
         tx.put_dentry(self.look.dir, name, ino)?;
@@ -294,6 +331,9 @@ impl Merge<'_> {
         tx.update_inode(&inode)?;
         let row = found_row(&self.look, name, &inode, object);
         tx.put_replica(&row)?;
+        if self.look.markers {
+            return Ok(());
+        }
         self.share_version(tx, row.native_ino, &inode, object)
     }
 

@@ -8,6 +8,7 @@ pub(super) use refer::{must_be_directory, unknown, warn_of_unused};
 
 use super::url::BlobLocation;
 use crate::config::units::Percent;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -114,6 +115,28 @@ pub struct BlobConfig {
     pub sas_file: Option<PathBuf>,
     /// A file with the account key.
     pub key_file: Option<PathBuf>,
+    /// A managed identity by its resource id.
+    pub resource_id: Option<String>,
+    /// Where new blobs are stored; `None`: as the account says.
+    pub access_tier: Option<AccessTier>,
+    /// Bytes a second that may be sent; `None`: no limit.
+    pub upload_max: Option<NonZeroU64>,
+}
+
+/// Access tiers that blobs can be read from at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessTier {
+    /// Dear to keep, cheap to read.
+    Hot,
+    /// For 30 days at least.
+    Cool,
+    /// For 90 days at least.
+    Cold,
+}
+
+impl AccessTier {
+    pub(in crate::config) const WORDS: [(&'static str, Self); 3] =
+        [("hot", Self::Hot), ("cool", Self::Cool), ("cold", Self::Cold)];
 }
 
 /// How to sign in to Azure.

@@ -6,12 +6,19 @@ use crate::mover::context::Context;
 use crate::tier::{Resident, Tier};
 use crate::types::{AttrChange, Attrs, FileKind, Generation, Key, TimeChange};
 
-/// The attributes of `inode` for a copy on `tier`, with `write_id` to know it again.
-pub(crate) fn of(context: &Context, inode: &Inode, tier: &dyn Tier, write_id: &str) -> Result<Attrs> {
+/// The attributes of `inode` for a copy of `generation` on `tier`, with `write_id` to know it again.
+pub(crate) fn of(
+    context: &Context,
+    inode: &Inode,
+    generation: Generation,
+    tier: &dyn Tier,
+    write_id: &str,
+) -> Result<Attrs> {
     let attr = &inode.attr;
     let several = attr.kind != FileKind::Directory && attr.nlink > 1;
+    // Names with equal marks have equal bytes: while only some of them have the next content, they are not alike.
     let link = (several && !tier.capabilities().hard_links)
-        .then(|| format!("{}-{}", context.catalog.id(), attr.ino));
+        .then(|| format!("{}-{}-{}", context.catalog.id(), attr.ino, generation.0));
     Ok(Attrs {
         mode: Some(attr.mode),
         uid: Some(attr.uid),

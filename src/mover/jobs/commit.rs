@@ -50,7 +50,7 @@ pub(crate) async fn commit(
     act: Act,
 ) -> Flow<()> {
     let write_id = attrs::write_id(generation, inode.attr_generation, act.native_ino());
-    let attrs = attrs::of(context, inode, target.tier.as_ref(), &write_id)?;
+    let attrs = attrs::of(context, inode, generation, target.tier.as_ref(), &write_id)?;
     let (ino, place, name, id) = (inode.attr.ino, target.place.id, target.name.clone(), write_id.clone());
     context.blocking(move |context| context.catalog.begin_commit(ino, place, &name, &id)).await?;
     failpoint::pass("commit_begun");

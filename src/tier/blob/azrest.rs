@@ -22,7 +22,7 @@ use crate::error::Kind;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use object_store::azure::AzureAuthorizer;
+use object_store::azure::{AzureAuthorizer, AzureCredential};
 use object_store::client::{HttpClient, HttpRequestBody, HttpResponse, HttpResponseBody};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
@@ -123,9 +123,10 @@ impl Client {
 
     /// Sends `request`; a denied one again if the credentials turn out to have been renewed.
     async fn send(&self, request: &Request<'_>) -> Outcome<HttpResponse> {
-        let mut response = self.attempt(request).await?;
-        if matches!(response.status().as_u16(), 401 | 403) && self.credentials.renewed().await {
-            response = self.attempt(request).await?;
+        let credential = self.credentials.get().await?;
+        let mut response = self.attempt(request, &credential).await?;
+        if matches!(response.status().as_u16(), 401 | 403) && self.credentials.renewed(&credential).await {
+            response = self.attempt(request, &*self.credentials.get().await?).await?;
         }
         if response.status().is_success() {
             return Ok(response);
@@ -136,8 +137,7 @@ impl Client {
         Err(Failure::answered(parts.status, &parts.headers, &body))
     }
 
-    async fn attempt(&self, request: &Request<'_>) -> Outcome<HttpResponse> {
-        let credential = self.credentials.get().await?;
+    async fn attempt(&self, request: &Request<'_>, credential: &AzureCredential) -> Outcome<HttpResponse> {
         let mut signed = http::Request::new(HttpRequestBody::from(request.body.clone()));
         *signed.method_mut() = request.method.clone();
         *signed.uri_mut() =
@@ -148,7 +148,7 @@ impl Client {
         if request.method == Method::PUT {
             signed.headers_mut().insert(http::header::CONTENT_LENGTH, request.body.len().into());
         }
-        AzureAuthorizer::new(&credential, &self.account)
+        AzureAuthorizer::new(credential, &self.account)
             .try_authorize(&mut signed)
             .map_err(|error| Failure::new(Kind::Denied, "can't sign the request").with_source(error))?;
         let limit = timeout_of(request.body.len());

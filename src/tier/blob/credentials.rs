@@ -15,7 +15,7 @@ use object_store::azure::{
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a token may take.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,8 +36,17 @@ pub(super) enum Credentials {
     /// A key or signature in a file.
     File(SecretFile),
     /// Tokens.
-    Token(AzureCredentialProvider),
+    Token(Box<Tokens>),
 }
+
+/// Tokens of one identity. The provider renews what ends; what was taken back before its end only a new provider replaces.
+pub(super) struct Tokens {
+    builder: MicrosoftAzureBuilder,
+    current: Mutex<(AzureCredentialProvider, Option<Instant>)>,
+}
+
+/// Pause between two new providers: a service that refuses every token must not make us ask for ever more.
+const REPLACE_PAUSE: Duration = Duration::from_secs(10);
 
 /// A key or signature.
 #[derive(Clone)]
@@ -94,7 +103,8 @@ impl Credentials {
         match auth {
             Auth::Key => Self::key(options, account, env),
             Auth::Sas => Self::sas(options, env),
-            auth => token(auth, options, account, env, transport).map(Self::Token),
+            auth => Tokens::new(token(auth, options, account, env, transport)?)
+                .map(|tokens| Self::Token(Box::new(tokens))),
         }
     }
 
@@ -123,23 +133,18 @@ impl Credentials {
         match self {
             Self::Fixed(secret) => Ok(Arc::clone(&secret.credential)),
             Self::File(file) => Ok(file.secret().credential),
-            Self::Token(provider) => match tokio::time::timeout(TOKEN_TIMEOUT, provider.get_credential())
-                .await
-            {
-                Ok(Ok(credential)) => Ok(credential),
-                // Not a refusal of the tier: the token service may be back in a minute.
-                Ok(Err(error)) => Err(Failure::new(Kind::Unavailable, NO_TOKEN).with_source(error)),
-                Err(elapsed) => Err(Failure::new(Kind::TimedOut, "no token in time").with_source(elapsed)),
-            },
+            Self::Token(tokens) => tokens.get().await,
         }
     }
 
-    /// After a refusal: whether there are other credentials than a moment ago.
-    pub(super) async fn renewed(&self) -> bool {
+    /// After a refusal of `used`: whether there are other credentials now.
+    pub(super) async fn renewed(&self, used: &AzureCredential) -> bool {
         match self {
-            Self::Fixed(_) | Self::Token(_) => false,
+            Self::Fixed(_) => return false,
             Self::File(file) => file.reread(),
+            Self::Token(tokens) => tokens.replace(used).await,
         }
+        self.get().await.is_ok_and(|now| *now != *used)
     }
 
     /// The account's key, if that is what we have.
@@ -150,6 +155,46 @@ impl Credentials {
             Self::Token(_) => None,
         }
     }
+}
+
+impl Tokens {
+    fn new(builder: MicrosoftAzureBuilder) -> Result<Self> {
+        let provider = provider(&builder)?;
+        Ok(Self { builder, current: Mutex::new((provider, None)) })
+    }
+
+    async fn get(&self) -> Outcome<Arc<AzureCredential>> {
+        let provider = Arc::clone(&self.current.lock().0);
+        match tokio::time::timeout(TOKEN_TIMEOUT, provider.get_credential()).await {
+            Ok(Ok(credential)) => Ok(credential),
+            // Not a refusal of the tier: the token service may be back in a minute.
+            Ok(Err(error)) => Err(Failure::new(Kind::Unavailable, NO_TOKEN).with_source(error)),
+            Err(elapsed) => Err(Failure::new(Kind::TimedOut, "no token in time").with_source(elapsed)),
+        }
+    }
+
+    /// Takes a new provider, unless another caller did since `used` was handed out.
+    async fn replace(&self, used: &AzureCredential) {
+        if self.get().await.is_ok_and(|now| *now != *used) {
+            return;
+        }
+        let mut current = self.current.lock();
+        if current.1.is_some_and(|at| at.elapsed() < REPLACE_PAUSE) {
+            return;
+        }
+        match provider(&self.builder) {
+            Ok(provider) => *current = (provider, Some(Instant::now())),
+            Err(error) => tracing::warn!(%error, "can't ask for a new token"),
+        }
+    }
+}
+
+fn provider(builder: &MicrosoftAzureBuilder) -> Result<AzureCredentialProvider> {
+    let store = builder
+        .clone()
+        .build()
+        .map_err(|error| Error::new(Kind::Invalid, "credentials").with_source(error))?;
+    Ok(Arc::clone(store.credentials()))
 }
 
 impl Secret {
@@ -190,18 +235,12 @@ impl SecretFile {
         self.current.lock().1.clone()
     }
 
-    /// Reads the file again; whether the secret is another now. One that can't be read now is not lost.
-    fn reread(&self) -> bool {
+    /// Reads the file again. What can't be read now does not lose what was there.
+    fn reread(&self) {
         match read(&self.path, self.form) {
-            Ok((stamp, secret)) => {
-                let mut current = self.current.lock();
-                let is_new = secret.credential != current.1.credential;
-                *current = (stamp, secret);
-                is_new
-            }
+            Ok(read) => *self.current.lock() = read,
             Err(error) => {
                 tracing::warn!(path = %self.path.display(), %error, "can't read the credentials again; the old ones stay");
-                false
             }
         }
     }
@@ -265,14 +304,14 @@ fn automatic(options: &BlobOptions, env: Env<'_>) -> Result<Option<Auth>> {
     Ok(candidates.iter().find(|(there, _)| *there).map(|(_, auth)| *auth))
 }
 
-/// object_store's provider of tokens for `auth`.
+/// What makes object_store's providers of tokens for `auth`.
 fn token(
     auth: Auth,
     options: &BlobOptions,
     account: &str,
     env: Env<'_>,
     transport: &Transport,
-) -> Result<AzureCredentialProvider> {
+) -> Result<MicrosoftAzureBuilder> {
     let need = |option: &str, given: Option<&String>, names: &[&str]| {
         given.cloned().or_else(|| first(env, names)).ok_or_else(|| missing(option, names))
     };
@@ -286,7 +325,7 @@ fn token(
     if let Some(authority) = first(env, &AUTHORITY) {
         builder = builder.with_authority_host(authority.trim_end_matches('/'));
     }
-    builder = match auth {
+    Ok(match auth {
         Auth::Workload => builder
             .with_credential_type("workload_identity")
             .with_client_id(need("client_id", options.client_id.as_ref(), &["AZURE_CLIENT_ID"])?)
@@ -299,10 +338,7 @@ fn token(
             .with_client_secret(need("AZURE_STORAGE_SPN_CLIENT_SECRET", None, &SPN_SECRET)?),
         Auth::Cli => builder.with_credential_type("azure_cli"),
         Auth::Auto | Auth::Msi | Auth::Sas | Auth::Key => managed(builder, options, env),
-    };
-    let store =
-        builder.build().map_err(|error| Error::new(Kind::Invalid, "credentials").with_source(error))?;
-    Ok(Arc::clone(store.credentials()))
+    })
 }
 
 fn managed(builder: MicrosoftAzureBuilder, options: &BlobOptions, env: Env<'_>) -> MicrosoftAzureBuilder {

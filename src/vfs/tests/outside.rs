@@ -155,6 +155,6 @@ fn attributes_that_home_cannot_carry_are_refused_at_once() {
     bed.vfs.set_xattr(ino, b"user.small", &[b'x'; 100], 0).unwrap();
     let much = vec![b'x'; 60_000];
     assert_eq!(bed.vfs.set_xattr(ino, b"user.large", &much, 0).unwrap_err().kind(), Kind::NoSpace);
-    assert_eq!(bed.vfs.xattr(ino, b"user.small").unwrap().len(), 100);
-    assert_eq!(bed.vfs.xattr(ino, b"user.large").unwrap_err().kind(), Kind::NoAttribute);
+    assert_eq!(bed.vfs.xattr(&ME, ino, b"user.small").unwrap().len(), 100);
+    assert_eq!(bed.vfs.xattr(&ME, ino, b"user.large").unwrap_err().kind(), Kind::NoAttribute);
 }

@@ -184,18 +184,20 @@ impl Side {
     }
 }
 
-/// Names, sizes and metadata of a page, in order.
+/// Name, size and metadata of each entry of a page. The emulator puts prefixes first, so the order says nothing.
 fn names_in(xml: &str) -> Vec<String> {
-    let tags = ["<Name>", "<Content-Length>", "<k>", "<m>"];
-    let mut found: Vec<(usize, String)> = Vec::new();
-    for tag in tags {
-        for (at, _) in xml.match_indices(tag) {
-            let text = xml[at + tag.len()..].split('<').next().unwrap_or_default();
-            found.push((at, format!("{tag}{text}")));
-        }
-    }
-    found.sort();
-    found.into_iter().map(|(_, text)| text).collect()
+    let of = |entry: &str| {
+        let tags = ["<Name>", "<Content-Length>", "<k>", "<m>"];
+        let texts = tags.iter().filter_map(|tag| {
+            let text = entry.split_once(tag)?.1.split('<').next()?;
+            Some(format!("{tag}{text}"))
+        });
+        texts.collect::<String>()
+    };
+    let mut entries: Vec<String> =
+        xml.split("<Blob").skip(1).map(of).filter(|entry| !entry.is_empty()).collect();
+    entries.sort();
+    entries
 }
 
 fn header(answer: &Answer, name: &str) -> Option<String> {

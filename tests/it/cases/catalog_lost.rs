@@ -85,8 +85,10 @@ fn catalog_can_be_lost() {
         }
         mount.flush();
         let before = tree(mount.root());
-        assert_eq!(before.len(), 3 * 17 + 3, "{:?}", before.keys());
+        assert_eq!(before.len(), 3 * 17, "{:?}", before.keys());
         without_catalog(&mut mount);
+        // Names are found by looking, so a link count is whole when all directories have been looked at.
+        tree(mount.root());
         let after = tree(mount.root());
         for (path, facts) in &before {
             assert_eq!(after.get(path), Some(facts), "{}", path.display());

@@ -17,7 +17,7 @@ fn a_busy_service_is_waited_for_and_never_an_absence() {
     for i in 0..count {
         tiers.put_blob(&format!("blob/d{}/f{i}", i % 8), &noise(i, 3000));
     }
-    let mount = Mount::of(&tiers).start();
+    let mount = Mount::of(&tiers).rules(&patient()).start();
     server.fault(When::operation(&READS).percent(30), Effect::busy(1));
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {

@@ -327,3 +327,37 @@ fn a_taken_over_key_is_not_this_inodes_content() {
     assert_eq!(bed.lookup(Ino::ROOT, "f"), Some(new));
     assert_eq!(bed.replica(place, "f").unwrap().version, Some(version(1)));
 }
+
+#[test]
+fn objects_with_one_mark_are_one_file_until_one_of_them_changes() {
+    let bed = Bed::new();
+    let marked = |name: &str, tag: u64, mark: &str| {
+        let mut entry = file(name, tag);
+        entry.object.size = 10;
+        entry.object.attrs.link = Some(mark.into());
+        entry
+    };
+    let root = bed.root(bed.blob);
+    let [a, b, c] = ["a", "b", "c"].map(|name| marked(name, 1, "g-1"));
+    let other = marked("other", 1, "g-2");
+    everything(&bed, root, &[&a, &b, &c, &other]);
+    let find = |name: &str| bed.catalog.lookup(Ino::ROOT, name.as_bytes()).unwrap().unwrap();
+    let first = find("a").attr.ino;
+    assert_eq!((find("b").attr.ino, find("c").attr.ino, find("a").attr.nlink), (first, first, 3));
+    assert!(find("other").attr.ino != first && find("other").attr.nlink == 1);
+
+    // Another mount writes by one name: each name follows as its object does.
+    let (a, b) = (marked("a", 2, "h-1"), marked("b", 2, "h-1"));
+    let observed = everything(&bed, root, &[&a, &marked("b", 1, "g-1"), &c, &other]);
+    assert_eq!(observed.entries, [(Ino::ROOT, b"a".to_vec(), first)]);
+    assert!(find("a").attr.ino != first && find("b").attr.ino == first && find("c").attr.nlink == 2);
+    everything(&bed, root, &[&a, &b, &c, &other]);
+    assert_eq!((find("a").attr.ino, find("a").attr.nlink), (find("b").attr.ino, 2));
+    assert_eq!((find("c").attr.ino, find("c").attr.nlink), (first, 1));
+
+    // A mark alone is not enough: what is of another size has other bytes.
+    let mut longer = marked("d", 5, "h-1");
+    longer.object.size = 11;
+    everything(&bed, root, &[&a, &b, &c, &other, &longer]);
+    assert!(find("d").attr.ino != find("a").attr.ino);
+}

@@ -1,6 +1,6 @@
 //! Reads a tier's section and checks what can be checked without the others.
 
-use super::{Auth, BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
+use super::{AccessTier, Auth, BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
 use crate::config::checked::url::{self, BlobLocation};
 use crate::config::checked::{absolute_path, some_text, word};
 use crate::config::expand::Environment;
@@ -10,6 +10,7 @@ use crate::config::report::Findings;
 use crate::config::section::{Located, Reader};
 use crate::config::show::{Origin, Shown};
 use crate::config::units;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -148,11 +149,34 @@ fn read_blob(
     let client_id = reader.given("client_id", &some_text).map(|given| given.value);
     let sas_file = reader.given("sas_file", &absolute_path).map(|given| given.value);
     let key_file = reader.given("key_file", &absolute_path).map(|given| given.value);
+    let resource_id = reader.given("resource_id", &some_text).map(|given| given.value);
+    let access_tier = reader.given("access_tier", &access_tier).map(|given| given.value);
     kind?;
+    let upload_max = reader.value("upload_max", &units::size_or_unlimited).value.and_then(NonZeroU64::new);
     let auth = reader.value("auth", &|text| word(text, &Auth::WORDS));
     let (location, _) = location?.value;
     check_auth(reader, &auth, &location, environment);
-    Some(Storage::Blob(BlobConfig { location, auth: auth.value, client_id, sas_file, key_file }))
+    let auth = auth.value;
+    Some(Storage::Blob(BlobConfig {
+        location,
+        auth,
+        client_id,
+        sas_file,
+        key_file,
+        resource_id,
+        access_tier,
+        upload_max,
+    }))
+}
+
+fn access_tier(text: &str) -> Result<AccessTier, String> {
+    let text = text.to_lowercase();
+    match text.as_str() {
+        "archive" => {
+            Err("can't be read back for hours; write \"cold\", or archive by a rule of the account".into())
+        }
+        _ => word(&text, &AccessTier::WORDS),
+    }
 }
 
 fn check_auth(
@@ -167,12 +191,12 @@ fn check_auth(
     }
     let wrong_for = |key: &str| match (key, auth.value) {
         (_, Auth::Auto) | ("sas_file", Auth::Sas) | ("key_file", Auth::Key) => None,
-        ("client_id", Auth::Msi | Auth::Workload | Auth::Spn) => None,
+        ("client_id", Auth::Msi | Auth::Workload | Auth::Spn) | ("resource_id", Auth::Msi) => None,
         ("sas_file", _) => Some("sas"),
         ("key_file", _) => Some("key"),
         _ => Some("msi"),
     };
-    for key in ["sas_file", "key_file", "client_id"] {
+    for key in ["sas_file", "key_file", "client_id", "resource_id"] {
         if let Some(right) = wrong_for(key).filter(|_| reader.has(key)) {
             let line = reader.line_of(key);
             reader.problem(
