@@ -31,7 +31,11 @@ wants() { [[ " ${suites[*]} " == *" $1 "* ]]; }
 scratch_dir() {
   local base=${TIERFS_TEST_DIR:-${TMPDIR:-/tmp}}
   if [ "$(stat -f -c %T "$base")" = overlayfs ] && [ -w /dev/shm ]; then base=/dev/shm; fi
-  mktemp -d "$base/tierfs-tests.XXXXXX"
+  local made
+  made=$(mktemp -d "$base/tierfs-tests.XXXXXX") || return 1
+  # Some tests work as another user.
+  chmod 755 "$made"
+  echo "$made"
 }
 
 azurite_pid='' scratch=''

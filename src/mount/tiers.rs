@@ -52,6 +52,9 @@ pub async fn build(
             Err(error) if error.kind().is_transient() => tracing::error!(tier = %tier.name, "{error}"),
             other => other.map_err(in_tier)?,
         }
+        if writing == Writing::Allowed {
+            must_take_writes(config, &one).map_err(in_tier)?;
+        }
         built.push(one);
     }
     // Nothing is written anywhere before each of them was found to be right.
@@ -62,6 +65,19 @@ pub async fn build(
         }
     }
     Ok(built)
+}
+
+/// A tier where files are homed or staged must take them.
+fn must_take_writes(config: &Config, one: &Built) -> Result<()> {
+    let name = &one.row.name;
+    let used = config.rules.iter().any(|rule| rule.home == *name || rule.stage == *name);
+    if !used || one.tier.capabilities().writable {
+        return Ok(());
+    }
+    Err(Error::new(
+        Kind::ReadOnly,
+        format!("{} is read-only; mount it for writing, or tierfs with -o ro", one.tier.location()),
+    ))
 }
 
 /// Opens one tier with its decorators; nothing is written there.
