@@ -108,3 +108,33 @@ fn a_part_of_a_big_file_costs_a_part() {
     File::open(mount.path("blob/head")).expect("open").take(MIB).read_to_end(&mut start).expect("a read");
     assert!(start == server.bytes_at(0..MIB));
 }
+
+/// The daemon's memory has the config's limit, however much is read through it: four readers of files
+/// that are each larger than that.
+#[test]
+fn bounded() {
+    let (server, tiers, container) = own();
+    let size = 192 * MIB;
+    for i in 0..4 {
+        server.put_synthetic(&container, &format!("blob/big{i}"), size);
+    }
+    let mount = Mount::of(&tiers).rules(&patient()).mount_key("memory = \"64MiB\"").start();
+    std::thread::scope(|scope| {
+        for i in 0..4 {
+            let path = mount.path(&format!("blob/big{i}"));
+            scope.spawn(move || {
+                let mut file = File::open(path).expect("open");
+                let mut buffer = vec![0; MIB as usize];
+                let mut seen = 0;
+                loop {
+                    match file.read(&mut buffer).expect("a read") {
+                        0 => break assert_eq!(seen, size),
+                        count => seen += count as u64,
+                    }
+                }
+            });
+        }
+    });
+    let peak = peak_memory(mount.pid());
+    assert!(peak < 164 * MIB, "{peak} bytes of memory for 64 MiB of budget");
+}
