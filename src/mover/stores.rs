@@ -55,6 +55,16 @@ impl Stores {
         Ok(true)
     }
 
+    /// Whether a staged file has left a description of itself.
+    pub(crate) fn describes_itself(&self, staged: &Replica) -> Result<bool> {
+        match self.stage(staged.tier)?.read_sidecar(&staged.name) {
+            Err(error) if error.kind() == Kind::NotFound => Ok(false),
+            // One that can't be read is one.
+            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Unsupported) => Ok(true),
+            other => other.map(|_| true),
+        }
+    }
+
     /// Removes a staged file that no row knows any more.
     pub(crate) fn remove_staged(&self, staged: &Replica) -> Result<()> {
         self.stage(staged.tier)?.remove(&staged.name)

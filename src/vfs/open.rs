@@ -183,7 +183,11 @@ impl Vfs {
     /// The staged file, or a native one.
     pub(super) fn open_local(&self, replicas: &[Replica], rule: &Rule) -> Result<Option<Bytes>> {
         if let Some(staged) = replicas.iter().find(|replica| replica.staged) {
-            let file = self.stage(staged.tier)?.open(&staged.name, crate::tier::Access::ReadWrite)?;
+            let file = self.stage(staged.tier)?.open(&staged.name, crate::tier::Access::ReadWrite);
+            let file = file.map_err(|error| match error.kind() {
+                Kind::NotFound => lost(staged, error),
+                _ => error,
+            })?;
             return Ok(Some(Bytes::Staged { file: Arc::new(file), tier: staged.tier }));
         }
         for replica in replicas {
@@ -322,13 +326,36 @@ impl Vfs {
 
     /// A staged file that was committed while it was open could not go then; now it can.
     fn let_go(&self, node: &Node, open: &OpenFile) -> Result<()> {
-        if !matches!(open.bytes, Bytes::Staged { .. }) || node.unlinked.load(Ordering::Acquire) {
+        if node.unlinked.load(Ordering::Acquire) {
             return Ok(());
+        }
+        match &open.bytes {
+            Bytes::Staged { .. } => {}
+            Bytes::Native { tier, .. } => return self.let_native_go(node.ino, *tier),
+            Bytes::Hot { .. } | Bytes::Streamed(_) => return Ok(()),
         }
         let inode = self.catalog().inode(node.ino)?;
         if inode.state == WriteState::Clean && self.newest(&inode)?.iter().any(|replica| replica.staged) {
             let path = self.some_path(node.ino)?;
             self.catalog().queue(node.ino, &self.parts.rules.domain(&path))?;
+        }
+        Ok(())
+    }
+
+    /// No close carries what was changed of the attributes meanwhile.
+    fn tell_attributes(&self, ino: Ino) -> Result<()> {
+        let inode = self.catalog().inode(ino)?;
+        if self.newest(&inode)?.iter().any(|replica| replica.attr_generation < inode.attr_generation) {
+            self.catalog().queue(ino, &self.parts.rules.domain(&self.some_path(ino)?))?;
+        }
+        Ok(())
+    }
+
+    /// The mover leaves a native file where it is while it is open, even if its directory has another home by now.
+    fn let_native_go(&self, ino: Ino, tier: TierId) -> Result<()> {
+        let path = self.some_path(ino)?;
+        if self.rule(&path).home != tier {
+            self.catalog().queue(ino, &self.parts.rules.domain(&path))?;
         }
         Ok(())
     }
@@ -344,6 +371,7 @@ impl Vfs {
             // Opened for writing, never changed: the file is as clean as before.
             if let Some(replica) = self.catalog().revert_write(node.ino)? {
                 self.remove_staged(&replica)?;
+                self.tell_attributes(node.ino)?;
             }
             return Ok(());
         }
@@ -355,6 +383,12 @@ impl Vfs {
         }
         Ok(())
     }
+}
+
+/// A staged file that is not there: its newest bytes are gone, and nothing may stand in for them.
+pub(super) fn lost(staged: &Replica, error: Error) -> Error {
+    let text = format!("the staged bytes are gone: {} is missing", staged.key);
+    Error::new(Kind::Corrupt, text).with_source(error)
 }
 
 pub(super) fn no_copy(path: &Key) -> Error {

@@ -35,6 +35,18 @@ impl Vfs {
         if !self.check_rename(caller, &from, &to, &source, target.as_ref(), mode)? {
             return Ok(());
         }
+        // A file that changes its home may go to the stage under what is open of it.
+        let may_be_staged =
+            mode == RenameMode::Exchange || self.rule(&from.path).home != self.rule(&to.path).home;
+        let swapped = target.as_ref().filter(|_| mode == RenameMode::Exchange);
+        let mut nodes: Vec<_> = [Some(&source), swapped]
+            .into_iter()
+            .flatten()
+            .map(|inode| self.nodes.get(inode.attr.ino))
+            .collect();
+        nodes.sort_by_key(|node| node.ino);
+        let turns = nodes.iter().filter(|_| may_be_staged).map(|node| self.turn(caller, node));
+        let turns = turns.collect::<Result<Vec<_>>>()?;
         let exclusive = self.rename.write();
         let plan = self.plan(&from, &to, &source, target.as_ref(), mode)?;
         let intent = self.catalog().begin_rename(&plan)?;
@@ -44,9 +56,21 @@ impl Vfs {
             return Err(error);
         }
         crate::failpoint::pass("renamed_natively");
-        let renamed = self.catalog().finish_rename(intent, &plan)?;
+        let renamed = {
+            // No FLUSH comes between: it would speak of a native file that is one no more.
+            let mut open: Vec<_> = nodes.iter().map(|node| (node.ino, node.file.lock())).collect();
+            let renamed = self.catalog().finish_rename(intent, &plan)?;
+            if plan.moves.iter().any(|step| step.effect == MoveEffect::ReplicaToStage) {
+                open.iter_mut().try_for_each(|(ino, state)| self.follow_to_stage(*ino, state))?;
+            }
+            renamed
+        };
         self.path_epoch.fetch_add(1, Ordering::AcqRel);
         drop(exclusive);
+        drop(turns);
+        for node in &nodes {
+            self.nodes.drop_if_unknown(node);
+        }
         if let Some(replaced) = renamed.replaced {
             self.lost_its_name(&replaced);
         }

@@ -1,14 +1,15 @@
 //! Opening for writing: in place on a resident home, as a new generation on the stage elsewhere.
 
-use super::open::no_copy;
-use super::open_file::{Bytes, OpenFile, content_of};
+use super::node::FileState;
+use super::open::{lost, no_copy};
+use super::open_file::{Bytes, OpenFile, Place, content_of};
 use super::stage::STAGE_MODE;
 use super::{Caller, Vfs};
 use crate::catalog::{Content, Inode, Replica, stage_name};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::Rule;
 use crate::tier::{Access, RenameMode};
-use crate::types::{Key, TierId};
+use crate::types::{Ino, Key, TierId};
 use std::fs::File;
 use std::sync::Arc;
 
@@ -60,7 +61,8 @@ impl Vfs {
         truncate: bool,
     ) -> Result<Writing> {
         let open = match shared.filter(|open| open.is_written()) {
-            Some(open) => open,
+            // The mover may have moved it here under its readers.
+            Some(open) => open.relabelled(Place::Native, open.generation),
             None => {
                 let bytes = self.open_local(newest, rule)?.ok_or_else(|| no_copy(&Key::ROOT))?;
                 self.open_file(bytes, inode.generation)
@@ -80,20 +82,57 @@ impl Vfs {
         truncate: bool,
     ) -> Result<Option<Writing>> {
         let ino = staged.ino.ok_or(Kind::Corrupt)?;
+        let shared = shared.filter(|open| open.is_written());
+        let stage = self.stage(staged.tier)?;
+        let file = match &shared {
+            Some(_) => None,
+            None => match stage.open(&staged.name, Access::ReadWrite) {
+                Ok(file) => Some(file),
+                Err(error) if error.kind() != Kind::NotFound => return Err(error),
+                Err(_) if !self.is_staged(staged)? => return Ok(None),
+                // Its bytes are gone, and nobody wants them any more.
+                Err(_) if truncate => Some(stage.create(&staged.name, STAGE_MODE)?),
+                Err(error) => return Err(lost(staged, error)),
+            },
+        };
         let replica = self.catalog().begin_write(ino, staged.tier)?;
         if replica.name != staged.name {
             self.catalog().revert_write(ino)?;
             return Ok(None);
         }
-        let open = match shared.filter(|open| open.is_written()) {
-            Some(open) => open,
-            None => {
-                let file = self.stage(replica.tier)?.open(&replica.name, Access::ReadWrite)?;
+        let open = match (shared, file) {
+            (Some(open), _) => open.relabelled(Place::Staged, replica.generation),
+            (None, Some(file)) => {
                 self.open_file(Bytes::Staged { file: Arc::new(file), tier: replica.tier }, replica.generation)
             }
+            (None, None) => return Err(Kind::Corrupt.into()),
         };
         truncate_if(truncate, &open)?;
         Ok(Some((open, Begun { told: None, must_close: true })))
+    }
+
+    /// Whether the catalog still has this staged row.
+    fn is_staged(&self, staged: &Replica) -> Result<bool> {
+        Ok(self.catalog().staged_at(staged.tier, &staged.name)?.is_some_and(|row| row.ino == staged.ino))
+    }
+
+    /// A native file went to the stage by a rename: so did what is open of it, and a writer goes on there.
+    pub(super) fn follow_to_stage(&self, ino: Ino, state: &mut FileState) -> Result<()> {
+        let Some(open) = state.open.clone().filter(|open| matches!(open.bytes, Bytes::Native { .. })) else {
+            return Ok(());
+        };
+        let inode = self.catalog().inode(ino)?;
+        let Some(staged) = self.newest(&inode)?.into_iter().find(|replica| replica.staged) else {
+            return Ok(());
+        };
+        let mut generation = inode.generation;
+        if state.writers > 0 {
+            generation = self.catalog().begin_write(ino, staged.tier)?.generation;
+            (state.told, state.must_close) = (None, true);
+        }
+        state.cached_generation = Some(generation);
+        state.open = Some(open.relabelled(Place::Staged, generation));
+        Ok(())
     }
 
     /// Readers have a clean local copy open by passthrough, and the kernel allows one backing file an
@@ -131,6 +170,7 @@ impl Vfs {
         if let Some(row) = row {
             self.catalog().drop_replica(row.place, &row.name)?;
         }
+        self.describe(tier, &replica.name, inode, &self.some_path(inode.attr.ino)?, None);
         let told = Some(content_of(&file)?);
         let taken = Arc::new(OpenFile {
             id: open.id,

@@ -115,6 +115,8 @@ impl Tx<'_> {
         }
         moved.attr.ctime = plan.now;
         self.update_inode(&moved)?;
+        // A move may have changed the other one too.
+        let there = there.map(|there| self.inode(there.attr.ino)).transpose()?;
         let directory = |inode: &Inode| inode.attr.kind == FileKind::Directory;
         let natives_move = directory(&moved) || there.as_ref().is_some_and(directory);
         let renamed = match (plan.mode, there) {
@@ -284,16 +286,22 @@ impl Tx<'_> {
         moved: &mut Inode,
     ) -> Result<()> {
         let Some(row) = self.replica(from.0, &from.1)? else { return Ok(()) };
-        let ino = moved.attr.ino;
+        // In an exchange it may be the other one that goes.
+        let mut other = if row.ino == moved.attr.ino.0 { None } else { Some(self.inode(Ino(row.ino))?) };
+        let inode = other.as_mut().unwrap_or(moved);
+        let ino = inode.attr.ino;
         self.bury(from.0, &from.1)?;
         self.put_replica(&ReplicaRow {
             place: self.tier(tier)?.stage,
-            name: stage_name(ino, moved.generation),
-            generation: moved.generation.0,
+            name: stage_name(ino, inode.generation),
+            generation: inode.generation.0,
             linked: false,
             ..row
         })?;
-        moved.state = WriteState::Closed;
+        inode.state = WriteState::Closed;
+        if let Some(other) = &other {
+            self.update_inode(other)?;
+        }
         let domain = plan.domain.as_deref().unwrap_or("");
         self.queue_reconcile(ino, domain, Why::Content, Order::End)?;
         Ok(())

@@ -159,6 +159,10 @@ impl World {
             runtime: tokio::runtime::Handle::current(),
             invalidate: Arc::new(move |invalidation| told.lock().push(invalidation)),
             is_open: Arc::new(|_| false),
+            while_unwritten: Arc::new(|_, act| {
+                act();
+                true
+            }),
             host: "vm1".into(),
             defaults: Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode: 0o755 },
             limits: Limits::default(),
