@@ -51,6 +51,7 @@ impl Stores {
         let location = context.tier(home.tier)?.location();
         let identity = Identity { location, key: home.key.clone(), version };
         hot.store.adopt_staged(&staged.key, &identity)?;
+        crate::failpoint::pass("became_a_hot_copy");
         self.stage(staged.tier)?.remove_sidecar(&staged.name)?;
         Ok(true)
     }

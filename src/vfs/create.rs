@@ -71,6 +71,7 @@ impl Vfs {
     ) -> Result<(Inode, File)> {
         let (_, file) =
             self.with_native_key(parent, name, tier, |key| resident.create(key, owner.mode & 0o777))?;
+        crate::failpoint::pass("native_file_made");
         resident.set_attr_open(&file, &self.correction(owner))?;
         let object = resident.stat_open(&file)?;
         let native = object.native.ok_or_else(no_identity)?;
@@ -214,6 +215,7 @@ impl Vfs {
             Err(error) if matches!(error.kind(), Kind::Busy | Kind::Unsupported) => return Ok(deferred()),
             Err(error) => return Err(error),
         };
+        crate::failpoint::pass("native_special_made");
         resident.set_attr(&key, &owner.change())?;
         let object = resident.stat(&key)?;
         let native = object.native.ok_or_else(no_identity)?;
@@ -233,15 +235,15 @@ impl Vfs {
         if self.catalog().lookup(parent, name)?.is_some() {
             return Err(Kind::Exists.into());
         }
-        let native = self.link_native(ino, parent, name)?;
+        let native = self.link_native(&inode, parent, name)?;
         let domain = native.is_none().then(|| self.parts.rules.domain(&path));
         let inode = self.catalog().link(ino, parent, name, native, domain.as_deref(), self.now())?;
         self.entry(inode, &path)
     }
 
     /// The native link beside the catalog's, on the tier where the file is native, if that can hold it.
-    fn link_native(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Option<TierId>> {
-        for replica in self.catalog().replicas(ino)? {
+    fn link_native(&self, inode: &Inode, parent: Ino, name: &[u8]) -> Result<Option<TierId>> {
+        for replica in self.newest(inode)? {
             let Some(resident) = self.resident(replica.tier).filter(|_| !replica.staged) else { continue };
             let linked =
                 self.with_native_key(parent, name, replica.tier, |key| resident.link(&replica.key, key));

@@ -380,6 +380,7 @@ impl Vfs {
         self.record_content(node, state, open)?;
         if staged {
             self.catalog().released(node.ino)?;
+            crate::failpoint::pass("released");
         }
         Ok(())
     }

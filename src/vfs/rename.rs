@@ -198,8 +198,8 @@ impl Vfs {
             let places = self.catalog().places(inode.attr.ino)?;
             places.into_iter().map(|place| (place.tier, place.key)).collect()
         } else {
-            let replicas = self.catalog().replicas(inode.attr.ino)?;
-            let named = replicas.into_iter().filter(|replica| !replica.staged);
+            // A key taken over from a replaced file still holds that one's bytes: the mover deletes it.
+            let named = self.newest(inode)?.into_iter().filter(|replica| !replica.staged);
             named.map(|replica| (replica.tier, replica.key)).collect()
         };
         for (tier, key) in held {

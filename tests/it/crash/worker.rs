@@ -95,6 +95,12 @@ impl Worker {
         }
     }
 
+    /// A file that somebody else has put there.
+    pub fn knows(&mut self, path: &str, bytes: Vec<u8>) {
+        let node = self.tree.add(path);
+        self.tree.write(node, 0, &bytes);
+    }
+
     /// Works until the daemon dies, for at most `calls` operations; whether it died.
     pub fn work(&mut self, calls: usize) -> bool {
         (0..calls).any(|_| self.any().is_err())
