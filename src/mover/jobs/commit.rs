@@ -49,10 +49,14 @@ pub(crate) async fn commit(
     target: &Target,
     act: Act,
 ) -> Flow<()> {
-    let write_id = attrs::write_id(generation, inode.attr_generation, act.native_ino());
+    let write_id = attrs::write_id(inode.attr.ino, generation, inode.attr_generation, act.native_ino());
     let attrs = attrs::of(context, inode, target.tier.as_ref(), &write_id)?;
     let (ino, place, name, id) = (inode.attr.ino, target.place.id, target.name.clone(), write_id.clone());
-    context.blocking(move |context| context.catalog.begin_commit(ino, place, &name, &id)).await?;
+    let begun = context.blocking(move |context| context.catalog.begin_commit(ino, place, &name, &id)).await;
+    match begun {
+        Err(error) if error.kind() == Kind::NotFound => return Err(Halt::Again),
+        other => other?,
+    }
     failpoint::pass("commit_begun");
     let version = match perform(context, inode, target, &act, &attrs).await {
         // Recorded before any program could open it at its new key.
@@ -300,13 +304,15 @@ pub(crate) async fn resolve(context: &Arc<Context>, row: &Replica) -> Flow<()> {
         Err(error) => return Err(error.into()),
     };
     let (place, name) = (row.place, row.name.clone());
-    let inode = row.ino.map_or(Ok(None), |ino| found(context.catalog.inode(ino)))?;
+    // A rename passes the key on with its commit: what was written is still the content of the inode that wrote it.
+    let writer = attrs::ino_of(&write_id).or(row.ino);
+    let inode = writer.map_or(Ok(None), |ino| found(context.catalog.inode(ino)))?;
     let ours = object.filter(|object| {
         is_ours(object, &write_id)
             || inode.as_ref().is_some_and(|inode| looks_ours(tier.as_ref(), inode, object))
     });
     let (Some(object), Some(ino), Some((generation, attr_generation))) =
-        (ours, row.ino, attrs::parse_write_id(&write_id))
+        (ours, writer, attrs::parse_write_id(&write_id))
     else {
         context.catalog.abort_commit(place, &name)?;
         return Ok(());

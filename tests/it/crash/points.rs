@@ -35,8 +35,10 @@ fn die_at(point: &Point, pass: u32, mode: Mode) {
 }
 
 fn reachable(mode: Mode) -> impl Iterator<Item = &'static Point> {
+    let only = std::env::var("TIERFS_CRASH_POINT").ok();
     POINTS.iter().filter(move |point| {
-        !BY_PARTS.contains(&point.name)
+        only.as_ref().is_none_or(|only| only == point.name)
+            && !BY_PARTS.contains(&point.name)
             // The kernel holds a hot copy open only when it passes it through.
             && (mode == Mode::Passthrough || point.name != "hot_copy_claimed")
     })
