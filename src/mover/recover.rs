@@ -198,11 +198,16 @@ pub(crate) fn adopt_released(context: &Context) -> Result<()> {
             continue;
         };
         match inode.state {
-            WriteState::ClosedOpen if !has_writer(context, &inode)? => {
-                context.catalog.released(ino)?;
-                context.inherited.lock().remove(&ino);
-            }
-            WriteState::Writing | WriteState::ClosedOpen => {}
+            WriteState::ClosedOpen => match has_writer(context, &inode) {
+                Ok(false) => {
+                    context.catalog.released(ino)?;
+                    context.inherited.lock().remove(&ino);
+                }
+                Ok(true) => {}
+                // One file that can't be looked at keeps no other from going on.
+                Err(error) => tracing::warn!(%ino, %error, "a file that was open can't be looked at now"),
+            },
+            WriteState::Writing => {}
             WriteState::Clean | WriteState::Closed => {
                 context.inherited.lock().remove(&ino);
             }

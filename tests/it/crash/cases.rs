@@ -229,8 +229,8 @@ fn full_c009_a_checkpoint_is_always_whole_ordinary() {
     c009(Mode::Ordinary, 50, 32 << 20);
 }
 
-const A: [u8; 1 << 20] = [b'A'; 1 << 20];
-const B: [u8; 1 << 20] = [b'B'; 1 << 20];
+static A: [u8; 1 << 20] = [b'A'; 1 << 20];
+static B: [u8; 1 << 20] = [b'B'; 1 << 20];
 
 #[test]
 fn c024_a_file_that_is_written_can_be_renamed() {
@@ -250,7 +250,10 @@ fn c024_a_file_that_is_written_can_be_renamed() {
             drop(fd);
             assert!(mount.unmount().success(), "{}", mount.log());
             mount.remount();
-            assert!(fs::read(mount.path(name)).expect("a read") == [A, B].concat(), "{tmp} → {name}");
+            assert!(
+                fs::read(mount.path(name)).expect("a read") == [&A[..], &B[..]].concat(),
+                "{tmp} → {name}"
+            );
             assert!(!mount.path(tmp).exists());
             let (blobs, scratch) = (tiers.blob_file_names(), tiers.scratch_names());
             assert_eq!([blobs, scratch].concat(), [name], "one copy, under its name");
@@ -271,7 +274,8 @@ fn c024_and_the_daemon_may_die_in_the_middle() {
             fs::rename(mount.path(tmp), mount.path(name)).expect("rename");
             mount.kill9();
             // By passthrough the kernel goes on; otherwise the writer gets an error.
-            let whole = if fd.write_all_at(&B, 1 << 20).is_ok() { [A, B].concat() } else { A.to_vec() };
+            let whole =
+                if fd.write_all_at(&B, 1 << 20).is_ok() { [&A[..], &B[..]].concat() } else { A.to_vec() };
             mount.remount();
             assert!(fs::read(mount.path(name)).expect("a read") == whole, "{tmp} → {name} {mode:?}");
             drop(fd);
@@ -301,7 +305,7 @@ fn c024_a_file_that_is_written_can_move_with_its_directory() {
         fd.write_all(&B).expect("a write");
         drop(fd);
         assert!(mount.unmount().success(), "{}", mount.log());
-        assert!(tiers.expect_blob("archive/run/deep/log") == [A, B].concat());
+        assert!(tiers.expect_blob("archive/run/deep/log") == [&A[..], &B[..]].concat());
         assert_eq!(tiers.scratch_names(), Vec::<String>::new());
     }
 }

@@ -45,12 +45,12 @@ fn reachable(mode: Mode) -> impl Iterator<Item = &'static Point> {
 }
 
 #[test]
-fn nothing_is_lost_wherever_the_daemon_dies_passthrough() {
+fn full_nothing_is_lost_wherever_the_daemon_dies_passthrough() {
     reachable(Mode::Passthrough).step_by(2).for_each(|point| die_at(point, 1, Mode::Passthrough));
 }
 
 #[test]
-fn nothing_is_lost_wherever_the_daemon_dies_ordinary() {
+fn full_nothing_is_lost_wherever_the_daemon_dies_ordinary() {
     reachable(Mode::Passthrough).skip(1).step_by(2).for_each(|point| die_at(point, 1, Mode::Ordinary));
 }
 

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -299,8 +300,9 @@ impl World {
 
     pub fn close(&self, path: &str) {
         let ino = self.ino(path);
-        let size = std::fs::metadata(self.staged_path(ino)).unwrap().len();
-        let content = Content { size, blocks: size.div_ceil(512), mtime: self.now(), ctime: self.now() };
+        let staged = std::fs::metadata(self.staged_path(ino)).unwrap();
+        let (size, mtime) = (staged.len(), Timestamp::from_parts(staged.mtime(), staged.mtime_nsec()));
+        let content = Content { size, blocks: size.div_ceil(512), mtime, ctime: self.now() };
         self.catalog.close(ino, content, &self.domain(path)).unwrap();
     }
 
