@@ -53,7 +53,15 @@ impl Vfs {
             return Err(error);
         }
         crate::failpoint::pass("renamed_natively");
-        let renamed = self.catalog().finish_rename(intent, &plan)?;
+        let renamed = {
+            // No FLUSH comes between: it would speak of a native file that is one no more.
+            let mut open: Vec<_> = nodes.iter().map(|node| (node.ino, node.file.lock())).collect();
+            let renamed = self.catalog().finish_rename(intent, &plan)?;
+            if plan.moves.iter().any(|step| step.effect == MoveEffect::ReplicaToStage) {
+                open.iter_mut().try_for_each(|(ino, state)| self.follow_to_stage(*ino, state))?;
+            }
+            renamed
+        };
         self.path_epoch.fetch_add(1, Ordering::AcqRel);
         drop(exclusive);
         for step in plan.moves.iter().filter(|step| step.effect == MoveEffect::ReplicaToStage) {
@@ -234,8 +242,8 @@ impl Vfs {
             let places = self.catalog().places(inode.attr.ino)?;
             places.into_iter().map(|place| (place.tier, place.key)).collect()
         } else {
-            let replicas = self.catalog().replicas(inode.attr.ino)?;
-            let named = replicas.into_iter().filter(|replica| !replica.staged);
+            // A key taken over from a replaced file still holds that one's bytes: the mover deletes it.
+            let named = self.newest(inode)?.into_iter().filter(|replica| !replica.staged);
             named.map(|replica| (replica.tier, replica.key)).collect()
         };
         for (tier, key) in held {

@@ -46,7 +46,7 @@ impl Vfs {
             return self.open_in_place(shared, inode, &newest, rule, truncate);
         }
         if let Some(open) = shared.as_ref().filter(|open| open.passes_through()) {
-            return self.take_over(open, inode, &newest, rule, truncate);
+            return self.take_over(open, inode, &newest, truncate);
         }
         self.start_generation(caller, shared.as_deref(), inode, &newest, &path, truncate)
     }
@@ -61,7 +61,8 @@ impl Vfs {
         truncate: bool,
     ) -> Result<Writing> {
         let open = match shared.filter(|open| open.is_written()) {
-            Some(open) => open,
+            // The mover may have moved it here under its readers.
+            Some(open) => open.relabelled(Place::Native, open.generation),
             None => {
                 let bytes = self.open_local(newest, rule)?.ok_or_else(|| no_copy(&Key::ROOT))?;
                 self.open_file(bytes, inode.generation)
@@ -102,6 +103,7 @@ impl Vfs {
                 let file = opened.ok_or(Kind::Corrupt)?;
                 self.open_file(Bytes::Staged { file, tier: replica.tier }, replica.generation)
             }
+            (None, None) => return Err(Kind::Corrupt.into()),
         };
         if let Err(error) = truncate_if(truncate, &open) {
             self.give_back(ino, &open)?;
@@ -129,7 +131,6 @@ impl Vfs {
         open: &OpenFile,
         inode: &Inode,
         newest: &[Replica],
-        rule: &Rule,
         truncate: bool,
     ) -> Result<Writing> {
         let busy =
@@ -145,11 +146,8 @@ impl Vfs {
                 && resident.stat(key).ok().and_then(|object| object.native).map(|n| n.ino)
                     == open.map(|n| n.ino)
         };
-        let (key, row) = self
-            .local_copies(newest, tier, rule)?
-            .into_iter()
-            .find(|(key, _)| is_open(key))
-            .ok_or_else(busy)?;
+        let (key, row) =
+            self.local_copies(newest, tier)?.into_iter().find(|(key, _)| is_open(key)).ok_or_else(busy)?;
         let replica = self.catalog().begin_write(inode.attr.ino, tier)?;
         crate::failpoint::pass("hot_copy_claimed");
         let moved = self
@@ -177,21 +175,18 @@ impl Vfs {
     }
 
     /// Keys on `tier` that may hold the clean copy which is open: native replicas and the hot copy.
-    fn local_copies(
-        &self,
-        newest: &[Replica],
-        tier: TierId,
-        rule: &Rule,
-    ) -> Result<Vec<(Key, Option<Replica>)>> {
+    fn local_copies(&self, newest: &[Replica], tier: TierId) -> Result<Vec<(Key, Option<Replica>)>> {
         let mut keys: Vec<_> = newest
             .iter()
             .filter(|replica| replica.tier == tier)
             .map(|replica| (replica.key.clone(), Some(replica.clone())))
             .collect();
-        if let Some(hot) = self.parts.hots.get(&tier)
-            && let Some(home) = newest.iter().find(|replica| replica.tier == rule.home)
-        {
-            keys.push((hot.path_key(&self.identity(home)?)?, None));
+        if let Some(hot) = self.parts.hots.get(&tier) {
+            // The rule may name another home by now: what was read is a copy of what is not resident.
+            let remote = newest.iter().filter(|replica| self.resident(replica.tier).is_none());
+            for home in remote {
+                keys.push((hot.path_key(&self.identity(home)?)?, None));
+            }
         }
         Ok(keys)
     }

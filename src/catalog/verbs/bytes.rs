@@ -140,7 +140,11 @@ fn apply(inode: &mut Inode, content: Content) {
 
 impl Tx<'_> {
     /// A staged row of the newest generation that `fits`.
-    fn staged(&self, inode: &Inode, fits: impl Fn(&ReplicaRow) -> bool) -> Result<Option<ReplicaRow>> {
+    pub(super) fn staged(
+        &self,
+        inode: &Inode,
+        fits: impl Fn(&ReplicaRow) -> bool,
+    ) -> Result<Option<ReplicaRow>> {
         for row in self.replicas_of(inode.attr.ino)? {
             if row.generation == inode.generation.0 && self.is_stage(row.place)? && fits(&row) {
                 return Ok(Some(row));

@@ -33,21 +33,35 @@ pub(crate) async fn reconcile(context: &Arc<Context>, subject: &Subject, domain:
     }
     settle_marker(context, subject.ino(), domain).await?;
     let mut stack = vec![open(context, subject.ino()).await?];
+    let mut stays = Stays::Nothing;
     while let Some(frame) = stack.last_mut() {
         let page = context.catalog.entries(frame.dir, frame.after, PAGE)?;
         let Some(last) = page.last() else {
             let dir = frame.dir;
             stack.pop();
-            settle(context, dir, domain).await?;
+            if stays == Stays::Nothing {
+                settle(context, dir, domain).await?;
+            }
             continue;
         };
         frame.after = last.cookie;
-        if let Some((resume, child)) = page_of_children(context, page, domain).await? {
+        if let Some((resume, child)) = page_of_children(context, page, domain, &mut stays).await? {
             frame.after = resume;
             stack.push(open(context, child).await?);
         }
     }
-    Ok(())
+    match stays {
+        Stays::Nothing => Ok(()),
+        Stays::OpenFile => Err(Halt::Open),
+    }
+}
+
+/// What could not follow its directory yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stays {
+    Nothing,
+    /// A file that programs have open where it was.
+    OpenFile,
 }
 
 /// Moves the files of a page; stops at a directory that has prefixes to leave, with the cookie after which to go on.
@@ -55,11 +69,15 @@ async fn page_of_children(
     context: &Arc<Context>,
     page: Vec<DirEntry>,
     domain: &str,
+    stays: &mut Stays,
 ) -> Flow<Option<(u64, Ino)>> {
     for entry in page {
         let ino = entry.inode.attr.ino;
         if entry.inode.attr.kind != FileKind::Directory {
-            reconcile::follow(context, ino, domain).await?;
+            match reconcile::follow(context, ino, domain).await {
+                Err(Halt::Open) => *stays = Stays::OpenFile,
+                other => other?,
+            }
         } else if strays(context, ino)?.is_empty() {
             tidy::leftovers(context, ino, domain).await?;
         } else {
