@@ -71,6 +71,7 @@ impl Vfs {
     ) -> Result<(Inode, File)> {
         let (key, file) =
             self.with_native_key(parent, name, tier, |key| resident.create(key, owner.mode & 0o777))?;
+        crate::failpoint::pass("native_file_made");
         let added = resident.set_attr_open(&file, &self.correction(owner)).and_then(|()| {
             let bytes = native_bytes(tier, resident.stat_open(&file)?)?;
             self.add(parent, name, FileKind::Regular, owner, 0, None, bytes)
@@ -244,6 +245,7 @@ impl Vfs {
             Err(error) if matches!(error.kind(), Kind::Busy | Kind::Unsupported) => return Ok(None),
             Err(error) => return Err(error),
         };
+        crate::failpoint::pass("native_special_made");
         let described = resident.set_attr(&key, &owner.change()).and_then(|()| {
             let bytes = native_bytes(tier, resident.stat(&key)?)?;
             Ok(Some((bytes, key.clone())))

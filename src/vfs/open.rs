@@ -367,15 +367,6 @@ impl Vfs {
         Ok(())
     }
 
-    /// The mover leaves a native file where it is while it is open, even if its directory has another home by now.
-    fn let_native_go(&self, ino: Ino, tier: TierId) -> Result<()> {
-        let path = self.some_path(ino)?;
-        if self.rule(&path).home != tier {
-            self.catalog().queue(ino, &self.parts.rules.domain(&path))?;
-        }
-        Ok(())
-    }
-
     fn end_writing(&self, node: &Node, state: &mut FileState, open: &OpenFile) -> Result<()> {
         if node.unlinked.load(Ordering::Acquire) {
             return Ok(());
@@ -399,7 +390,10 @@ impl Vfs {
     /// Opened for writing, never changed: the file is as clean as before.
     pub(super) fn revert(&self, ino: Ino) -> Result<()> {
         match self.catalog().revert_write(ino)? {
-            Some(replica) => self.remove_staged(&replica),
+            Some(replica) => {
+                self.remove_staged(&replica)?;
+                self.tell_attributes(ino)
+            }
             None => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 //! has the bytes. Nothing is copied before the answer.
 
 use super::node::Node;
-use super::open_file::{Bytes, OpenFile};
+use super::open_file::{Bytes, Place};
 use super::{Caller, Vfs};
 use crate::catalog::{Inode, MoveEffect, NativeMove, RenamePlan, stage_name};
 use crate::error::{Kind, Result};
@@ -53,15 +53,7 @@ impl Vfs {
             return Err(error);
         }
         crate::failpoint::pass("renamed_natively");
-        let renamed = {
-            // No FLUSH comes between: it would speak of a native file that is one no more.
-            let mut open: Vec<_> = nodes.iter().map(|node| (node.ino, node.file.lock())).collect();
-            let renamed = self.catalog().finish_rename(intent, &plan)?;
-            if plan.moves.iter().any(|step| step.effect == MoveEffect::ReplicaToStage) {
-                open.iter_mut().try_for_each(|(ino, state)| self.follow_to_stage(*ino, state))?;
-            }
-            renamed
-        };
+        let renamed = self.catalog().finish_rename(intent, &plan)?;
         self.path_epoch.fetch_add(1, Ordering::AcqRel);
         drop(exclusive);
         for step in plan.moves.iter().filter(|step| step.effect == MoveEffect::ReplicaToStage) {
@@ -99,7 +91,7 @@ impl Vfs {
     fn follow_to_stage(&self, node: &Node, tier: TierId) -> Result<()> {
         let mut state = node.file.lock();
         let Some(open) = state.open.clone() else { return Ok(()) };
-        let Bytes::Native { file, tier: held } = &open.bytes else { return Ok(()) };
+        let Bytes::Native { tier: held, .. } = &open.bytes else { return Ok(()) };
         let inode = self.catalog().inode(node.ino)?;
         if *held != tier || !self.newest(&inode)?.iter().any(|replica| replica.staged && replica.tier == tier)
         {
@@ -108,12 +100,7 @@ impl Vfs {
         let writing = state.writers > 0;
         let generation =
             if writing { self.catalog().begin_write(node.ino, tier)?.generation } else { inode.generation };
-        state.open = Some(Arc::new(OpenFile {
-            id: open.id,
-            bytes: Bytes::Staged { file: file.clone(), tier },
-            generation,
-            passthrough: open.passes_through().into(),
-        }));
+        state.open = Some(open.relabelled(Place::Staged, generation));
         state.told = None;
         state.must_close = writing;
         Ok(())

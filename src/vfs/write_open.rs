@@ -1,7 +1,7 @@
 //! Opening for writing: in place on a resident home, as a new generation on the stage elsewhere.
 
-use super::open::no_copy;
-use super::open_file::{Bytes, OpenFile, content_of};
+use super::open::{lost, no_copy};
+use super::open_file::{Bytes, OpenFile, Place, content_of};
 use super::stage::{STAGE_MODE, set_mtime};
 use super::{Caller, Vfs};
 use crate::catalog::{Content, Inode, Replica, stage_name};
@@ -82,14 +82,12 @@ impl Vfs {
         truncate: bool,
     ) -> Result<Option<Writing>> {
         let ino = staged.ino.ok_or(Kind::Corrupt)?;
+        let shared = shared.filter(|open| open.is_written());
         let opened = match &shared {
-            Some(open) if open.is_written() => None,
-            _ => match self.stage(staged.tier)?.open(&staged.name, Access::ReadWrite) {
-                Ok(file) => Some(Arc::new(file)),
-                Err(error) if error.kind() == Kind::NotFound && self.is_gone(ino, staged)? => {
-                    return Ok(None);
-                }
-                Err(error) => return Err(error),
+            Some(_) => None,
+            None => match self.open_staged(ino, staged, truncate)? {
+                Some(file) => Some(Arc::new(file)),
+                None => return Ok(None),
             },
         };
         let replica = self.catalog().begin_write(ino, staged.tier)?;
@@ -98,18 +96,30 @@ impl Vfs {
             return Ok(None);
         }
         let open = match (opened, shared) {
-            (None, Some(open)) => open,
-            (opened, _) => {
+            (_, Some(open)) => open.relabelled(Place::Staged, replica.generation),
+            (opened, None) => {
                 let file = opened.ok_or(Kind::Corrupt)?;
                 self.open_file(Bytes::Staged { file, tier: replica.tier }, replica.generation)
             }
-            (None, None) => return Err(Kind::Corrupt.into()),
         };
         if let Err(error) = truncate_if(truncate, &open) {
             self.give_back(ino, &open)?;
             return Err(error);
         }
         Ok(Some((open, Begun { told: None, must_close: true })))
+    }
+
+    /// The staged file for a writer; none if it was committed and removed a moment ago.
+    fn open_staged(&self, ino: Ino, staged: &Replica, truncate: bool) -> Result<Option<File>> {
+        let stage = self.stage(staged.tier)?;
+        match stage.open(&staged.name, Access::ReadWrite) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() != Kind::NotFound => Err(error),
+            Err(_) if self.is_gone(ino, staged)? => Ok(None),
+            // Its bytes are gone, and nobody wants them any more.
+            Err(_) if truncate => Ok(Some(stage.create(&staged.name, STAGE_MODE)?)),
+            Err(error) => Err(lost(staged, error)),
+        }
     }
 
     /// Whether the row of a staged file is gone, as after its commit.
@@ -161,6 +171,7 @@ impl Vfs {
         if let Some(row) = row {
             self.catalog().drop_replica(row.place, &row.name)?;
         }
+        self.describe(tier, &replica.name, inode, &self.some_path(inode.attr.ino)?, None);
         // Readers opened it read-only; what the kernel has by passthrough is the same file.
         let file = Arc::new(resident.open(&replica.key, Access::ReadWrite)?);
         let told = Some(content_of(&file)?);

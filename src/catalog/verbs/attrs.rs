@@ -1,9 +1,9 @@
 //! Attributes that are not bytes.
 
 use super::Catalog;
-use crate::catalog::Inode;
 use crate::catalog::engine::Basis;
-use crate::catalog::tables::{Order, Why};
+use crate::catalog::tables::{Order, Tx, Why};
+use crate::catalog::{Inode, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::types::{AttrChange, Ino, TimeChange, Timestamp};
 use rusqlite::params;

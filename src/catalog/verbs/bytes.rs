@@ -128,7 +128,7 @@ impl Catalog {
 }
 
 /// The ctime is the catalog's own: that of the file under it changes by much that is not the file's business.
-fn apply(inode: &mut Inode, content: Content) {
+pub(super) fn apply(inode: &mut Inode, content: Content) {
     let attr = &mut inode.attr;
     if (attr.size, attr.mtime) != (content.size, content.mtime) {
         attr.ctime = attr.ctime.max(content.ctime);

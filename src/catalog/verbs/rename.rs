@@ -117,8 +117,6 @@ impl Tx<'_> {
         let Actors { mut moved, there } = actors;
         moved.attr.ctime = plan.now;
         self.update_inode(&moved)?;
-        // A move may have changed the other one too.
-        let there = there.map(|there| self.inode(there.attr.ino)).transpose()?;
         let directory = |inode: &Inode| inode.attr.kind == FileKind::Directory;
         let natives_move = directory(&moved) || there.as_ref().is_some_and(directory);
         let renamed = match (plan.mode, there) {
@@ -297,15 +295,12 @@ impl Tx<'_> {
         self.bury(from.0, &from.1)?;
         self.put_replica(&ReplicaRow {
             place: self.tier(tier)?.stage,
-            name: stage_name(ino, inode.generation),
-            generation: inode.generation.0,
+            name: stage_name(ino, moved.generation),
+            generation: moved.generation.0,
             linked: false,
             ..row
         })?;
-        inode.state = WriteState::Closed;
-        if let Some(other) = &other {
-            self.update_inode(other)?;
-        }
+        moved.state = WriteState::Closed;
         let domain = plan.domain.as_deref().unwrap_or("");
         self.queue_reconcile(ino, domain, Why::Content, Order::End)?;
         Ok(())

@@ -45,24 +45,24 @@ fn reachable(mode: Mode) -> impl Iterator<Item = &'static Point> {
 }
 
 #[test]
-fn full_nothing_is_lost_wherever_the_daemon_dies_passthrough() {
+fn soak_nothing_is_lost_wherever_the_daemon_dies_passthrough() {
     reachable(Mode::Passthrough).step_by(2).for_each(|point| die_at(point, 1, Mode::Passthrough));
 }
 
 #[test]
-fn full_nothing_is_lost_wherever_the_daemon_dies_ordinary() {
+fn soak_nothing_is_lost_wherever_the_daemon_dies_ordinary() {
     reachable(Mode::Passthrough).skip(1).step_by(2).for_each(|point| die_at(point, 1, Mode::Ordinary));
 }
 
 #[test]
-fn full_nothing_is_lost_at_any_point_passthrough() {
+fn soak_nothing_is_lost_at_any_point_passthrough() {
     for pass in [1, 2, 5] {
         reachable(Mode::Passthrough).for_each(|point| die_at(point, pass, Mode::Passthrough));
     }
 }
 
 #[test]
-fn full_nothing_is_lost_at_any_point_ordinary() {
+fn soak_nothing_is_lost_at_any_point_ordinary() {
     for pass in [1, 2, 5] {
         reachable(Mode::Ordinary).for_each(|point| die_at(point, pass, Mode::Ordinary));
     }
