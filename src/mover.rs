@@ -18,7 +18,7 @@ mod recover;
 mod status;
 mod stores;
 
-pub use context::{Invalidate, IsOpen, Lost};
+pub use context::{Invalidate, IsOpen, Lost, WhileUnwritten};
 pub use flush::{FlushReport, FlushScope, Progress};
 pub use handle::MoverHandle;
 pub use recover::Recovered;
@@ -54,6 +54,8 @@ pub struct MoverParts {
     pub invalidate: Invalidate,
     /// Whether a program has the file open: then its staged bytes keep their place.
     pub is_open: IsOpen,
+    /// Runs something local while no program opens the file or ends writing to it.
+    pub while_unwritten: WhileUnwritten,
     /// This machine, for the names of conflict copies.
     pub host: String,
     /// Owner and modes for what carries none.

@@ -189,6 +189,21 @@ impl Vfs {
         self.nodes.find(ino).is_some_and(|node| node.is_open())
     }
 
+    /// Runs `act` while no program can open the inode or end writing to it; false, without running it, if one writes to it now.
+    pub fn while_unwritten(&self, ino: Ino, act: &mut dyn FnMut()) -> bool {
+        let node = self.nodes.get(ino);
+        let unwritten = {
+            let _turn = node.turn.lock();
+            let unwritten = node.file.lock().writers == 0;
+            if unwritten {
+                act();
+            }
+            unwritten
+        };
+        self.nodes.drop_if_unknown(&node);
+        unwritten
+    }
+
     /// Open files and known inodes, for the status.
     #[must_use]
     pub fn in_memory(&self) -> (usize, usize) {

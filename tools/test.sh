@@ -5,6 +5,7 @@
 #   tests              unit, contract, architecture and real-mount tests (cargo-nextest)
 #   full               slow real-mount tests: everyday programs, training jobs and a real model, each rule and mode
 #   bench              every benchmark row once, small: does it run?
+#   soak               daemons that die anywhere, over and over; only when it is named (tools/soak.sh)
 #
 # Without SUITE: fmt clippy tests docs; with --full: all.
 set -uo pipefail
@@ -17,7 +18,7 @@ suites=() arguments=()
 while [ $# -gt 0 ]; do
   case $1 in
     --full) suites=(fmt clippy tests docs full bench) ;;
-    fmt | clippy | tests | docs | full | bench) suites+=("$1") ;;
+    fmt | clippy | tests | docs | full | bench | soak) suites+=("$1") ;;
     -h | --help) usage 0 ;;
     --) shift; arguments=("$@"); break ;;
     *) echo "error: unknown argument $1" >&2; usage 2 >&2 ;;
@@ -79,8 +80,9 @@ clippy() { cargo clippy --locked --all-targets -- -D warnings; }
 docs() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items --lib -q; }
 tests() { start_azurite && cargo nextest run --locked ${arguments[@]+"${arguments[@]}"}; }
 full() { start_azurite && cargo nextest run --locked --profile full ${arguments[@]+"${arguments[@]}"}; }
+soak() { start_azurite && cargo nextest run --locked --profile soak ${arguments[@]+"${arguments[@]}"}; }
 
-if wants full; then setup_full; elif wants tests; then setup_test; else setup_build; fi
+if wants full; then setup_full; elif wants tests || wants soak; then setup_test; else setup_build; fi
 if wants bench; then setup_bench; fi
 scratch=$(scratch_dir) || die "no directory to test in"
 export TMPDIR=$scratch
@@ -90,6 +92,7 @@ suite clippy clippy
 suite tests tests
 suite docs docs
 suite full full
+suite soak soak
 suite bench tools/bench/run.sh --smoke
 
 printf '\n%s%d passed, %d failed\n' "$report" "$passed" "$failed"

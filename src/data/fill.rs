@@ -176,7 +176,9 @@ impl Fill {
             }
         }
         self.file.sync_all()?;
+        crate::failpoint::pass("hot_copy_filled");
         self.local.rename(&self.names.part, &self.names.target)?;
+        crate::failpoint::pass("hot_copy_named");
         if let Some((directory, _)) = self.names.target.split() {
             self.local.files()?.sync_directory(&directory)?;
         }

@@ -88,8 +88,9 @@ async fn until_the_end(
         () = signals.next() => live.what_is_left("told to end at once"),
     };
     live.end(Ending::Drained(drained.clone()));
-    server.close().await;
+    // A mount that is asked for meanwhile finds somebody to wait for as long as anything is written here.
     live.stop().await;
+    server.close().await;
     match broken {
         Some(error) => Err(MountError::Broken(error)),
         None if drained.is_clean() => Ok(()),

@@ -8,7 +8,7 @@ use crate::mover::status::Counters;
 use crate::mover::stores::Stores;
 use crate::policy::placement::Rules;
 use crate::tier::Tier;
-use crate::types::{Generation, Ino, Invalidation, Key, TierId};
+use crate::types::{Generation, Ino, Invalidation, Key, TierId, Timestamp, Version};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -22,6 +22,9 @@ pub type Invalidate = Arc<dyn Fn(Invalidation) + Send + Sync>;
 /// Whether any handle of an inode is open.
 pub type IsOpen = Arc<dyn Fn(Ino) -> bool + Send + Sync>;
 
+/// Runs the act while no program can open the inode or end writing to it; false, without running it, if one writes to it now.
+pub type WhileUnwritten = Arc<dyn Fn(Ino, &mut dyn FnMut()) -> bool + Send + Sync>;
+
 /// Shared by the loop and its jobs.
 pub(crate) struct Context {
     pub(crate) catalog: Arc<Catalog>,
@@ -32,6 +35,7 @@ pub(crate) struct Context {
     pub(crate) runtime: Handle,
     pub(crate) invalidate: Invalidate,
     pub(crate) is_open: IsOpen,
+    while_unwritten: WhileUnwritten,
     pub(crate) host: String,
     pub(crate) defaults: Defaults,
     /// Blocks in flight, over all uploads.
@@ -42,6 +46,10 @@ pub(crate) struct Context {
     /// Files an earlier daemon left open for writing, with the generation it left: a
     /// later generation means that a program has opened the file here since.
     pub(crate) inherited: Mutex<HashMap<Ino, Generation>>,
+    /// Committed files whose staged copy somebody can still write to, by a mapping say, and since when that is known.
+    pub(crate) mapped: Mutex<HashMap<Ino, Timestamp>>,
+    /// What the staged file of a committed generation was when it was sealed.
+    pub(crate) sealed: Mutex<HashMap<Ino, (Generation, Version)>>,
     /// Files whose newest bytes are gone from their stage.
     pub(crate) lost: Mutex<Vec<Lost>>,
     /// Blocking tasks that run.
@@ -72,6 +80,7 @@ impl Context {
             runtime: parts.runtime,
             invalidate: parts.invalidate,
             is_open: parts.is_open,
+            while_unwritten: parts.while_unwritten,
             host: parts.host,
             defaults: parts.defaults,
             blocks: Arc::new(Semaphore::new(parts.blocks_in_flight.max(1))),
@@ -79,6 +88,8 @@ impl Context {
             inodes: Locks::default(),
             keys: Locks::default(),
             inherited: Mutex::default(),
+            mapped: Mutex::default(),
+            sealed: Mutex::default(),
             lost: Mutex::default(),
             blocking: watch::Sender::new(0),
         }
@@ -94,6 +105,13 @@ impl Context {
     /// The rules as they are now.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read())
+    }
+
+    /// Runs `act` while no program can open `ino` or end writing to it; `None` if one writes to it now.
+    pub(crate) fn unwritten<T>(&self, ino: Ino, act: impl FnOnce() -> T) -> Option<T> {
+        let (mut act, mut result) = (Some(act), None);
+        (self.while_unwritten)(ino, &mut || result = act.take().map(|act| act()));
+        result
     }
 
     /// Runs what may wait for a disk (system calls on a tier, synced catalog commits) off the runtime's threads.

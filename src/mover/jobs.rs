@@ -10,7 +10,7 @@ mod prefix;
 mod reconcile;
 mod relocate;
 pub(crate) mod subject;
-mod tidy;
+pub(crate) mod tidy;
 mod upload;
 
 pub(crate) use commit::{resident, resolve};

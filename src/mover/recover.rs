@@ -34,6 +34,8 @@ pub struct Recovered {
     pub dirty: u64,
     /// Dirty files that were open when the daemon ended.
     pub open: u64,
+    /// Opens for writing that died before they were answered, taken back.
+    pub undone: u64,
     /// Dirty files whose bytes are gone.
     pub lost: u64,
     /// Staged files that no row knows; left alone.
@@ -70,6 +72,11 @@ fn local(context: &Context) -> Result<Recovered> {
     }
     for inode in context.catalog.dirty()? {
         dirty_file(context, &inode, &mut recovered)?;
+    }
+    for ino in context.catalog.clean_but_staged()? {
+        if let Some(path) = context.catalog.path(ino)? {
+            context.catalog.queue(ino, &context.rules().domain(&path))?;
+        }
     }
     recovered.leftovers = context.stores.sweep(context)?;
     Counters::add(&context.counters.leftovers, recovered.leftovers);
@@ -128,11 +135,40 @@ fn dirty_file(context: &Context, inode: &Inode, recovered: &mut Recovered) -> Re
             false
         }
     };
-    if missing {
+    if missing && context.catalog.replicas(ino)?.iter().any(|replica| replica.write_id.is_some()) {
+        // It may have been on its way out of the stage: the outcome of that commit tells.
+        return Ok(());
+    }
+    if missing && never_began(context, inode, &staged)? {
+        recovered.undone += 1;
+    } else if missing {
         context.note_lost(ino, &staged);
         recovered.lost += 1;
     }
     Ok(())
+}
+
+/// The daemon died between the row of a new generation and its file, and nobody was told that there is one: it is taken back. A
+/// staged file that was there described itself at once, so one that is lost has left its sidecar.
+fn never_began(context: &Context, inode: &Inode, staged: &Replica) -> Result<bool> {
+    let ino = inode.attr.ino;
+    if inode.state != WriteState::Writing || context.stores.describes_itself(staged)? {
+        return Ok(false);
+    }
+    if context.catalog.revert_write(ino)?.is_some() {
+        if let Some(path) = context.catalog.path(ino)? {
+            context.catalog.queue(ino, &context.rules().domain(&path))?;
+        }
+        return Ok(true);
+    }
+    let names = context.catalog.names(ino)?;
+    let [(parent, name)] = names.as_slice() else { return Ok(false) };
+    if inode.attr.size > 0 || inode.generation.0 > 1 {
+        return Ok(false);
+    }
+    context.catalog.unlink(*parent, name, &[], "", context.clock.wall())?;
+    context.catalog.drop_orphan(ino)?;
+    Ok(true)
 }
 
 /// A write-open died between its row and the rename of the copied bytes.
@@ -162,11 +198,16 @@ pub(crate) fn adopt_released(context: &Context) -> Result<()> {
             continue;
         };
         match inode.state {
-            WriteState::ClosedOpen if !has_writer(context, &inode)? => {
-                context.catalog.released(ino)?;
-                context.inherited.lock().remove(&ino);
-            }
-            WriteState::Writing | WriteState::ClosedOpen => {}
+            WriteState::ClosedOpen => match has_writer(context, &inode) {
+                Ok(false) => {
+                    context.catalog.released(ino)?;
+                    context.inherited.lock().remove(&ino);
+                }
+                Ok(true) => {}
+                // One file that can't be looked at keeps no other from going on.
+                Err(error) => tracing::warn!(%ino, %error, "a file that was open can't be looked at now"),
+            },
+            WriteState::Writing => {}
             WriteState::Clean | WriteState::Closed => {
                 context.inherited.lock().remove(&ino);
             }

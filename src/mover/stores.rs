@@ -51,8 +51,19 @@ impl Stores {
         let location = context.tier(home.tier)?.location();
         let identity = Identity { location, key: home.key.clone(), version };
         hot.store.adopt_staged(&staged.key, &identity)?;
+        crate::failpoint::pass("became_a_hot_copy");
         self.stage(staged.tier)?.remove_sidecar(&staged.name)?;
         Ok(true)
+    }
+
+    /// Whether a staged file has left a description of itself.
+    pub(crate) fn describes_itself(&self, staged: &Replica) -> Result<bool> {
+        match self.stage(staged.tier)?.read_sidecar(&staged.name) {
+            Err(error) if error.kind() == Kind::NotFound => Ok(false),
+            // One that can't be read is one.
+            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Unsupported) => Ok(true),
+            other => other.map(|_| true),
+        }
     }
 
     /// Removes a staged file that no row knows any more.

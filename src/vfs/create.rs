@@ -71,6 +71,7 @@ impl Vfs {
     ) -> Result<(Inode, File)> {
         let (key, file) =
             self.with_native_key(parent, name, tier, |key| resident.create(key, owner.mode & 0o777))?;
+        crate::failpoint::pass("native_file_made");
         let added = resident.set_attr_open(&file, &self.correction(owner)).and_then(|()| {
             let bytes = native_bytes(tier, resident.stat_open(&file)?)?;
             self.add(parent, name, FileKind::Regular, owner, 0, None, bytes)
@@ -244,6 +245,7 @@ impl Vfs {
             Err(error) if matches!(error.kind(), Kind::Busy | Kind::Unsupported) => return Ok(None),
             Err(error) => return Err(error),
         };
+        crate::failpoint::pass("native_special_made");
         let described = resident.set_attr(&key, &owner.change()).and_then(|()| {
             let bytes = native_bytes(tier, resident.stat(&key)?)?;
             Ok(Some((bytes, key.clone())))
@@ -267,7 +269,7 @@ impl Vfs {
         if self.catalog().lookup(parent, name)?.is_some() {
             return Err(Kind::Exists.into());
         }
-        let native = self.link_native(ino, parent, name)?;
+        let native = self.link_native(&inode, parent, name)?;
         let domain = native.is_none().then(|| self.parts.rules.domain(&path));
         let inode = self.catalog().link(ino, parent, name, native, domain.as_deref(), self.now())?;
         if native.is_some() {
@@ -277,8 +279,8 @@ impl Vfs {
     }
 
     /// The native link beside the catalog's, on the tier where the file is native, if that can hold it.
-    fn link_native(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Option<TierId>> {
-        for replica in self.catalog().replicas(ino)? {
+    fn link_native(&self, inode: &Inode, parent: Ino, name: &[u8]) -> Result<Option<TierId>> {
+        for replica in self.newest(inode)? {
             let Some(resident) = self.resident(replica.tier).filter(|_| !replica.staged) else { continue };
             let linked =
                 self.with_native_key(parent, name, replica.tier, |key| resident.link(&replica.key, key));

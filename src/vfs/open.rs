@@ -190,7 +190,11 @@ impl Vfs {
     /// The staged file, or a native one.
     pub(super) fn open_local(&self, replicas: &[Replica], rule: &Rule) -> Result<Option<Bytes>> {
         if let Some(staged) = replicas.iter().find(|replica| replica.staged) {
-            let file = self.stage(staged.tier)?.open(&staged.name, crate::tier::Access::ReadWrite)?;
+            let file = self.stage(staged.tier)?.open(&staged.name, crate::tier::Access::ReadWrite);
+            let file = file.map_err(|error| match error.kind() {
+                Kind::NotFound => lost(staged, error),
+                _ => error,
+            })?;
             return Ok(Some(Bytes::Staged { file: Arc::new(file), tier: staged.tier }));
         }
         for replica in replicas {
@@ -354,6 +358,15 @@ impl Vfs {
         Ok(())
     }
 
+    /// No close carries what was changed of the attributes meanwhile.
+    fn tell_attributes(&self, ino: Ino) -> Result<()> {
+        let inode = self.catalog().inode(ino)?;
+        if self.newest(&inode)?.iter().any(|replica| replica.attr_generation < inode.attr_generation) {
+            self.catalog().queue(ino, &self.parts.rules.domain(&self.some_path(ino)?))?;
+        }
+        Ok(())
+    }
+
     fn end_writing(&self, node: &Node, state: &mut FileState, open: &OpenFile) -> Result<()> {
         if node.unlinked.load(Ordering::Acquire) {
             return Ok(());
@@ -369,6 +382,7 @@ impl Vfs {
         self.record_content(node, state, open)?;
         if matches!(open.bytes, Bytes::Staged { .. }) && !(last && may_be_mapped(open)) {
             self.catalog().released(node.ino)?;
+            crate::failpoint::pass("released");
         }
         Ok(())
     }
@@ -376,7 +390,10 @@ impl Vfs {
     /// Opened for writing, never changed: the file is as clean as before.
     pub(super) fn revert(&self, ino: Ino) -> Result<()> {
         match self.catalog().revert_write(ino)? {
-            Some(replica) => self.remove_staged(&replica),
+            Some(replica) => {
+                self.remove_staged(&replica)?;
+                self.tell_attributes(ino)
+            }
             None => Ok(()),
         }
     }
@@ -385,6 +402,12 @@ impl Vfs {
 /// Whether a mapping of these bytes may outlive the handles: one through the daemon keeps its handle.
 fn may_be_mapped(open: &OpenFile) -> bool {
     matches!(open.bytes, Bytes::Staged { .. }) && open.passes_through()
+}
+
+/// A staged file that is not there: its newest bytes are gone, and nothing may stand in for them.
+pub(super) fn lost(staged: &Replica, error: Error) -> Error {
+    let text = format!("the staged bytes are gone: {} is missing", staged.key);
+    Error::new(Kind::Corrupt, text).with_source(error)
 }
 
 pub(super) fn no_copy(path: &Key) -> Error {

@@ -37,7 +37,30 @@ pub enum Bytes {
     Streamed(Arc<Reader>),
 }
 
+/// As what a local file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At its native key.
+    Native,
+    /// On the stage.
+    Staged,
+}
+
 impl OpenFile {
+    /// The same open file where its file is another thing by now: for the kernel it stays what it was.
+    pub fn relabelled(self: &Arc<Self>, place: Place, generation: Generation) -> Arc<Self> {
+        let (Bytes::Native { file, tier } | Bytes::Staged { file, tier }) = &self.bytes else {
+            return self.clone();
+        };
+        let (file, tier) = (file.clone(), *tier);
+        let bytes = match place {
+            Place::Native => Bytes::Native { file, tier },
+            Place::Staged => Bytes::Staged { file, tier },
+        };
+        let passthrough = AtomicBool::new(self.passes_through());
+        Arc::new(Self { id: self.id, bytes, generation, passthrough })
+    }
+
     /// Whether the kernel has the file itself.
     pub fn passes_through(&self) -> bool {
         self.passthrough.load(Ordering::Relaxed)

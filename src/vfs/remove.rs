@@ -22,6 +22,7 @@ impl Vfs {
             return Err(Kind::IsDirectory.into());
         }
         let gone = self.unlink_native(inode.attr.ino, parent, name)?;
+        crate::failpoint::pass("native_file_unlinked");
         let domain = self.parts.rules.domain(&path);
         let unlinked = self.catalog().unlink(parent, name, &gone, &domain, self.now())?;
         self.lost_its_name(&unlinked);
@@ -89,6 +90,7 @@ impl Vfs {
                 _ => gone.push(place.tier),
             }
         }
+        crate::failpoint::pass("native_directory_removed");
         let domain = self.parts.rules.domain(&path);
         let unlinked = self.catalog().rmdir(parent, name, &gone, &domain, self.now())?;
         self.lost_its_name(&unlinked);

@@ -2,7 +2,7 @@
 //! has the bytes. Nothing is copied before the answer.
 
 use super::node::Node;
-use super::open_file::{Bytes, OpenFile};
+use super::open_file::{Bytes, Place};
 use super::{Caller, Vfs};
 use crate::catalog::{Inode, MoveEffect, NativeMove, RenamePlan, stage_name};
 use crate::error::{Kind, Result};
@@ -91,7 +91,7 @@ impl Vfs {
     fn follow_to_stage(&self, node: &Node, tier: TierId) -> Result<()> {
         let mut state = node.file.lock();
         let Some(open) = state.open.clone() else { return Ok(()) };
-        let Bytes::Native { file, tier: held } = &open.bytes else { return Ok(()) };
+        let Bytes::Native { tier: held, .. } = &open.bytes else { return Ok(()) };
         let inode = self.catalog().inode(node.ino)?;
         if *held != tier || !self.newest(&inode)?.iter().any(|replica| replica.staged && replica.tier == tier)
         {
@@ -100,12 +100,7 @@ impl Vfs {
         let writing = state.writers > 0;
         let generation =
             if writing { self.catalog().begin_write(node.ino, tier)?.generation } else { inode.generation };
-        state.open = Some(Arc::new(OpenFile {
-            id: open.id,
-            bytes: Bytes::Staged { file: file.clone(), tier },
-            generation,
-            passthrough: open.passes_through().into(),
-        }));
+        state.open = Some(open.relabelled(Place::Staged, generation));
         state.told = None;
         state.must_close = writing;
         Ok(())
@@ -234,8 +229,8 @@ impl Vfs {
             let places = self.catalog().places(inode.attr.ino)?;
             places.into_iter().map(|place| (place.tier, place.key)).collect()
         } else {
-            let replicas = self.catalog().replicas(inode.attr.ino)?;
-            let named = replicas.into_iter().filter(|replica| !replica.staged);
+            // A key taken over from a replaced file still holds that one's bytes: the mover deletes it.
+            let named = self.newest(inode)?.into_iter().filter(|replica| !replica.staged);
             named.map(|replica| (replica.tier, replica.key)).collect()
         };
         for (tier, key) in held {

@@ -1,7 +1,7 @@
 //! Opening for writing: in place on a resident home, as a new generation on the stage elsewhere.
 
-use super::open::no_copy;
-use super::open_file::{Bytes, OpenFile, content_of};
+use super::open::{lost, no_copy};
+use super::open_file::{Bytes, OpenFile, Place, content_of};
 use super::stage::{STAGE_MODE, set_mtime};
 use super::{Caller, Vfs};
 use crate::catalog::{Content, Inode, Replica, stage_name};
@@ -46,7 +46,7 @@ impl Vfs {
             return self.open_in_place(shared, inode, &newest, rule, truncate);
         }
         if let Some(open) = shared.as_ref().filter(|open| open.passes_through()) {
-            return self.take_over(open, inode, &newest, rule, truncate);
+            return self.take_over(open, inode, &newest, truncate);
         }
         self.start_generation(caller, shared.as_deref(), inode, &newest, &path, truncate)
     }
@@ -61,7 +61,8 @@ impl Vfs {
         truncate: bool,
     ) -> Result<Writing> {
         let open = match shared.filter(|open| open.is_written()) {
-            Some(open) => open,
+            // The mover may have moved it here under its readers.
+            Some(open) => open.relabelled(Place::Native, open.generation),
             None => {
                 let bytes = self.open_local(newest, rule)?.ok_or_else(|| no_copy(&Key::ROOT))?;
                 self.open_file(bytes, inode.generation)
@@ -81,14 +82,12 @@ impl Vfs {
         truncate: bool,
     ) -> Result<Option<Writing>> {
         let ino = staged.ino.ok_or(Kind::Corrupt)?;
+        let shared = shared.filter(|open| open.is_written());
         let opened = match &shared {
-            Some(open) if open.is_written() => None,
-            _ => match self.stage(staged.tier)?.open(&staged.name, Access::ReadWrite) {
-                Ok(file) => Some(Arc::new(file)),
-                Err(error) if error.kind() == Kind::NotFound && self.is_gone(ino, staged)? => {
-                    return Ok(None);
-                }
-                Err(error) => return Err(error),
+            Some(_) => None,
+            None => match self.open_staged(ino, staged, truncate)? {
+                Some(file) => Some(Arc::new(file)),
+                None => return Ok(None),
             },
         };
         let replica = self.catalog().begin_write(ino, staged.tier)?;
@@ -97,8 +96,8 @@ impl Vfs {
             return Ok(None);
         }
         let open = match (opened, shared) {
-            (None, Some(open)) => open,
-            (opened, _) => {
+            (_, Some(open)) => open.relabelled(Place::Staged, replica.generation),
+            (opened, None) => {
                 let file = opened.ok_or(Kind::Corrupt)?;
                 self.open_file(Bytes::Staged { file, tier: replica.tier }, replica.generation)
             }
@@ -108,6 +107,19 @@ impl Vfs {
             return Err(error);
         }
         Ok(Some((open, Begun { told: None, must_close: true })))
+    }
+
+    /// The staged file for a writer; none if it was committed and removed a moment ago.
+    fn open_staged(&self, ino: Ino, staged: &Replica, truncate: bool) -> Result<Option<File>> {
+        let stage = self.stage(staged.tier)?;
+        match stage.open(&staged.name, Access::ReadWrite) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() != Kind::NotFound => Err(error),
+            Err(_) if self.is_gone(ino, staged)? => Ok(None),
+            // Its bytes are gone, and nobody wants them any more.
+            Err(_) if truncate => Ok(Some(stage.create(&staged.name, STAGE_MODE)?)),
+            Err(error) => Err(lost(staged, error)),
+        }
     }
 
     /// Whether the row of a staged file is gone, as after its commit.
@@ -129,7 +141,6 @@ impl Vfs {
         open: &OpenFile,
         inode: &Inode,
         newest: &[Replica],
-        rule: &Rule,
         truncate: bool,
     ) -> Result<Writing> {
         let busy =
@@ -145,11 +156,8 @@ impl Vfs {
                 && resident.stat(key).ok().and_then(|object| object.native).map(|n| n.ino)
                     == open.map(|n| n.ino)
         };
-        let (key, row) = self
-            .local_copies(newest, tier, rule)?
-            .into_iter()
-            .find(|(key, _)| is_open(key))
-            .ok_or_else(busy)?;
+        let (key, row) =
+            self.local_copies(newest, tier)?.into_iter().find(|(key, _)| is_open(key)).ok_or_else(busy)?;
         let replica = self.catalog().begin_write(inode.attr.ino, tier)?;
         crate::failpoint::pass("hot_copy_claimed");
         let moved = self
@@ -163,6 +171,7 @@ impl Vfs {
         if let Some(row) = row {
             self.catalog().drop_replica(row.place, &row.name)?;
         }
+        self.describe(tier, &replica.name, inode, &self.some_path(inode.attr.ino)?, None);
         // Readers opened it read-only; what the kernel has by passthrough is the same file.
         let file = Arc::new(resident.open(&replica.key, Access::ReadWrite)?);
         let told = Some(content_of(&file)?);
@@ -177,21 +186,18 @@ impl Vfs {
     }
 
     /// Keys on `tier` that may hold the clean copy which is open: native replicas and the hot copy.
-    fn local_copies(
-        &self,
-        newest: &[Replica],
-        tier: TierId,
-        rule: &Rule,
-    ) -> Result<Vec<(Key, Option<Replica>)>> {
+    fn local_copies(&self, newest: &[Replica], tier: TierId) -> Result<Vec<(Key, Option<Replica>)>> {
         let mut keys: Vec<_> = newest
             .iter()
             .filter(|replica| replica.tier == tier)
             .map(|replica| (replica.key.clone(), Some(replica.clone())))
             .collect();
-        if let Some(hot) = self.parts.hots.get(&tier)
-            && let Some(home) = newest.iter().find(|replica| replica.tier == rule.home)
-        {
-            keys.push((hot.path_key(&self.identity(home)?)?, None));
+        if let Some(hot) = self.parts.hots.get(&tier) {
+            // The rule may name another home by now: what was read is a copy of what is not resident.
+            let remote = newest.iter().filter(|replica| self.resident(replica.tier).is_none());
+            for home in remote {
+                keys.push((hot.path_key(&self.identity(home)?)?, None));
+            }
         }
         Ok(keys)
     }

@@ -1,16 +1,16 @@
 //! Attributes that are not bytes.
 
 use super::Catalog;
-use crate::catalog::Inode;
 use crate::catalog::engine::Basis;
-use crate::catalog::tables::{Order, Why};
+use crate::catalog::tables::{Order, Tx, Why};
+use crate::catalog::{Inode, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::types::{AttrChange, Ino, TimeChange, Timestamp};
 use rusqlite::params;
 
 impl Catalog {
     /// Changes attributes (times already resolved by the caller through `now`); bumps `attr_generation`; `domain`: queue a reconcile step
-    /// (an existing one keeps its place in the order).
+    /// (an existing one keeps its place in the order). A file being written is told with its close: a step of its own would hold the domain until then.
     pub fn set_attr(
         &self,
         ino: Ino,
@@ -23,9 +23,7 @@ impl Catalog {
             apply(&mut inode, change, now);
             inode.attr_generation += 1;
             tx.update_inode(&inode)?;
-            if let Some(domain) = domain {
-                tx.queue_reconcile(ino, domain, Why::Names, Order::Keep)?;
-            }
+            tx.queue_attributes(&inode, domain)?;
             Ok(inode)
         })
     }
@@ -53,9 +51,7 @@ impl Catalog {
             inode.attr.ctime = now;
             inode.attr_generation += 1;
             tx.update_inode(&inode)?;
-            if let Some(domain) = domain {
-                tx.queue_reconcile(ino, domain, Why::Names, Order::Keep)?;
-            }
+            tx.queue_attributes(&inode, domain)?;
             Ok(())
         })
     }
@@ -78,6 +74,15 @@ impl Catalog {
             tx.execute("UPDATE inode SET atime = ?2 WHERE ino = ?1", params![ino.0.cast_signed(), atime.0])?;
             Ok(())
         })
+    }
+}
+
+impl Tx<'_> {
+    fn queue_attributes(&self, inode: &Inode, domain: Option<&str>) -> Result<()> {
+        if let Some(domain) = domain.filter(|_| inode.state != WriteState::Writing) {
+            self.queue_reconcile(inode.attr.ino, domain, Why::Names, Order::Keep)?;
+        }
+        Ok(())
     }
 }
 

@@ -128,7 +128,7 @@ impl Catalog {
 }
 
 /// The ctime is the catalog's own: that of the file under it changes by much that is not the file's business.
-fn apply(inode: &mut Inode, content: Content) {
+pub(super) fn apply(inode: &mut Inode, content: Content) {
     let attr = &mut inode.attr;
     if (attr.size, attr.mtime) != (content.size, content.mtime) {
         attr.ctime = attr.ctime.max(content.ctime);
@@ -140,7 +140,11 @@ fn apply(inode: &mut Inode, content: Content) {
 
 impl Tx<'_> {
     /// A staged row of the newest generation that `fits`.
-    fn staged(&self, inode: &Inode, fits: impl Fn(&ReplicaRow) -> bool) -> Result<Option<ReplicaRow>> {
+    pub(super) fn staged(
+        &self,
+        inode: &Inode,
+        fits: impl Fn(&ReplicaRow) -> bool,
+    ) -> Result<Option<ReplicaRow>> {
         for row in self.replicas_of(inode.attr.ino)? {
             if row.generation == inode.generation.0 && self.is_stage(row.place)? && fits(&row) {
                 return Ok(Some(row));

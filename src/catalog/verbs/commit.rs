@@ -10,11 +10,16 @@ use crate::types::{Generation, Ino, Timestamp, Version, name_is_valid};
 
 impl Catalog {
     /// FULL: a commit of `ino` to (place, name) with this write id starts; its outcome must be learned after a crash. A doomed key is taken over
-    /// with its version, and its delete is off. `Busy` if the key holds the only copy of another file.
+    /// with its version, and its delete is off. `NotFound` if the name is not the inode's (any more), `Busy` if the key holds the only copy of another file.
     pub fn begin_commit(&self, ino: Ino, place: PlaceId, name: &[u8], write_id: &str) -> Result<()> {
         self.engine.durable(|tx| {
             tx.inode(ino)?;
-            tx.place_row(place.0)?;
+            // A rename may have given the name, and with it the key, to another file since the caller looked.
+            if let Some(dir) = tx.place_row(place.0)?.owner()
+                && tx.dentry(dir, name)? != Some(ino)
+            {
+                return Err(Error::new(Kind::NotFound, "the name is not this file's any more"));
+            }
             let mut row = match tx.replica(place.0, name)? {
                 None => ReplicaRow::new(place.0, name, ino.0),
                 Some(row) if row.ino == ino.0 => row,

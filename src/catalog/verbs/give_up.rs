@@ -116,7 +116,7 @@ impl Tx<'_> {
         }
         for place in self.places_of(dir)?.iter() {
             if gone.contains(&TierId(place.tier)) {
-                self.remove_subtree(&place)?;
+                self.remove_subtree(place)?;
             } else {
                 self.set_place_owner(place.id, 0)?;
                 self.prune_place(place.id)?;

@@ -3,9 +3,9 @@
 
 use super::Catalog;
 use crate::catalog::tables::{Order, Why};
-use crate::catalog::{Place, PlaceId, Replica};
+use crate::catalog::{Content, Place, PlaceId, Replica, WriteState};
 use crate::error::Result;
-use crate::types::{Ino, TierId};
+use crate::types::{Generation, Ino, TierId};
 
 /// Where copies wait that lay under another file's native key.
 const MOVED: &[u8] = b".tierfs/moved";
@@ -73,6 +73,44 @@ impl Catalog {
                 None => tx.insert_place(tier.0, root, MOVED, 0)?,
             };
             tx.to_place(id)
+        })
+    }
+
+    /// A mapping outlived the last close and changed the staged file after `generation` of it was committed: that is the next generation,
+    /// closed already. False if the file is not (any more) a clean one with that generation staged.
+    pub fn changed_after_commit(
+        &self,
+        ino: Ino,
+        generation: Generation,
+        content: Content,
+        domain: &str,
+    ) -> Result<bool> {
+        self.engine.write(|tx| {
+            let mut inode = tx.inode(ino)?;
+            if inode.generation != generation || inode.state != WriteState::Clean {
+                return Ok(false);
+            }
+            let Some(mut row) = tx.staged(&inode, |_| true)? else { return Ok(false) };
+            inode.generation = generation.next();
+            inode.state = WriteState::Closed;
+            super::bytes::apply(&mut inode, content);
+            tx.update_inode(&inode)?;
+            row.generation = inode.generation.0;
+            tx.put_replica(&row)?;
+            tx.queue_reconcile(ino, domain, Why::Content, Order::End)?;
+            Ok(true)
+        })
+    }
+
+    /// Files at home whose staged copy is still there: it has to become a hot copy or go.
+    pub fn clean_but_staged(&self) -> Result<Vec<Ino>> {
+        self.engine.read(|tx| {
+            tx.all(
+                "SELECT DISTINCT r.ino FROM tier t JOIN replica r ON r.place = t.stage JOIN inode i ON i.ino = r.ino
+                 WHERE r.ino <> 0 AND i.state = 0",
+                [],
+                |row| Ok(Ino(row.get::<_, i64>(0)?.cast_unsigned())),
+            )
         })
     }
 

@@ -4,7 +4,7 @@ use crate::catalog::Inode;
 use crate::error::Result;
 use crate::mover::context::Context;
 use crate::tier::{Resident, Tier};
-use crate::types::{AttrChange, Attrs, FileKind, Generation, Key, TimeChange};
+use crate::types::{AttrChange, Attrs, FileKind, Generation, Ino, Key, TimeChange};
 
 /// The attributes of `inode` for a copy of `generation` on `tier`, with `write_id` to know it again.
 pub(crate) fn of(
@@ -61,9 +61,19 @@ fn tolerate(result: Result<()>) -> Result<()> {
 
 /// The id of one commit: tells what was committed and, being random, by whom. Native renames and
 /// links write no attributes: there `native_ino`, part of the id, is what tells.
-pub(crate) fn write_id(generation: Generation, attr_generation: u64, native_ino: Option<u64>) -> String {
+pub(crate) fn write_id(
+    ino: Ino,
+    generation: Generation,
+    attr_generation: u64,
+    native_ino: Option<u64>,
+) -> String {
     let native = native_ino.map_or(String::new(), |ino| format!("-n{ino}"));
-    format!("{}-{attr_generation}-{:016x}{native}", generation.0, rand::random::<u64>())
+    format!("{}-{attr_generation}-{:016x}.{ino}{native}", generation.0, rand::random::<u64>())
+}
+
+/// The inode whose commit has this id.
+pub(crate) fn ino_of(id: &str) -> Option<Ino> {
+    id.split('-').nth(2)?.split_once('.')?.1.parse().ok().map(Ino)
 }
 
 /// What the commit with this id writes: generation of content and of attributes.
@@ -85,10 +95,11 @@ mod tests {
 
     #[test]
     fn a_write_id_tells_what_it_wrote() {
-        let id = write_id(Generation(7), 12, None);
+        let id = write_id(Ino(5), Generation(7), 12, None);
         assert_eq!((parse_write_id(&id), native_ino_of(&id)), (Some((Generation(7), 12)), None));
-        assert_ne!(id, write_id(Generation(7), 12, None));
-        let native = write_id(Generation(7), 12, Some(99));
+        assert_ne!(id, write_id(Ino(5), Generation(7), 12, None));
+        assert_eq!((ino_of(&id), ino_of("1-2-0badc0de")), (Some(Ino(5)), None));
+        let native = write_id(Ino(5), Generation(7), 12, Some(99));
         assert_eq!((parse_write_id(&native), native_ino_of(&native)), (Some((Generation(7), 12)), Some(99)));
         assert_eq!(parse_write_id("someone-else"), None);
         assert_eq!(parse_write_id(""), None);

@@ -1,6 +1,7 @@
 //! House-keeping between steps: tombstones, hot copies above the high water, files that an earlier daemon's writers held.
 
 use crate::mover::context::Context;
+use crate::mover::jobs::tidy;
 use crate::mover::recover;
 use crate::types::Timestamp;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub(crate) async fn run(context: &Arc<Context>) {
         .blocking(move |context| {
             context.catalog.purge(before)?;
             recover::adopt_released(context)?;
+            tidy::look_at_mapped(context)?;
             context.stores.keep_below_high_water()
         })
         .await;

@@ -1,13 +1,13 @@
 //! How one key on a tier gets new content: a row before the act, the act under a condition, a row
 //! after it. A lost reply is recognised by the write id; anything else in the way is a conflict.
 
-use crate::catalog::{Inode, Replica};
+use crate::catalog::{Inode, PlaceId, Replica, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::jobs::subject::Target;
-use crate::mover::jobs::{Flow, Halt, attrs, conflict, outcome_is_unknown};
+use crate::mover::jobs::{Flow, Halt, attrs, conflict, outcome_is_unknown, relocate};
 use crate::tier::{NativeId, Object, RenameMode, Resident, Special, Tier, Upload};
 use crate::types::{Attrs, Condition, FileKind, Generation, Key, Version};
 use bytes::Bytes;
@@ -24,8 +24,8 @@ pub(crate) enum Act {
     Special(Special),
     /// A copy inside the tier.
     Copy { from: Key, version: Version },
-    /// A native rename of the file with this `st_ino`.
-    Rename { from: Key, native_ino: u64 },
+    /// A native rename of the file with this `st_ino`; out of the stage, if that is the row it has there.
+    Rename { from: Key, native_ino: u64, staged: Option<(PlaceId, Vec<u8>)> },
     /// One more native name.
     Link { from: Key, native_ino: u64 },
     /// New attributes for the content that is there.
@@ -49,12 +49,18 @@ pub(crate) async fn commit(
     target: &Target,
     act: Act,
 ) -> Flow<()> {
-    let write_id = attrs::write_id(generation, inode.attr_generation, act.native_ino());
+    let write_id = attrs::write_id(inode.attr.ino, generation, inode.attr_generation, act.native_ino());
     let attrs = attrs::of(context, inode, generation, target.tier.as_ref(), &write_id)?;
     let (ino, place, name, id) = (inode.attr.ino, target.place.id, target.name.clone(), write_id.clone());
-    context.blocking(move |context| context.catalog.begin_commit(ino, place, &name, &id)).await?;
+    let begun = context.blocking(move |context| context.catalog.begin_commit(ino, place, &name, &id)).await;
+    match begun {
+        Err(error) if error.kind() == Kind::NotFound => return Err(Halt::Again),
+        other => other?,
+    }
     failpoint::pass("commit_begun");
     let version = match perform(context, inode, target, &act, &attrs).await {
+        // Recorded before any program could open it at its new key.
+        Ok(_) if matches!(act, Act::Rename { staged: Some(_), .. }) => return Ok(()),
         Ok(version) => version,
         Err(error) => after_failure(context, inode, target, &act, &write_id, error).await?,
     };
@@ -79,14 +85,32 @@ async fn perform(
         Act::Special(special) => tier.put_special(key, special, attrs, &condition).await,
         Act::Copy { from, version } => tier.copy(from, version, key, attrs, &condition).await,
         Act::Attributes(version) => tier.set_attrs(key, version, attrs).await,
-        Act::Rename { from, .. } => {
-            let (from, inode) = (from.clone(), inode.clone());
+        Act::Rename { from, staged, .. } => {
+            let (from, inode, staged) = (from.clone(), inode.clone(), staged.clone());
+            let (place, name) = (target.place.id, target.name.clone());
             natively(context, target, move |context, resident, key| {
-                attrs::apply(context, &inode, resident, &from)?;
-                let mode =
-                    if condition == Condition::Absent { RenameMode::NoReplace } else { RenameMode::Replace };
-                check(resident, key, &condition)?;
-                resident.rename(&from, key, mode)
+                let rename = || {
+                    attrs::apply(context, &inode, resident, &from)?;
+                    check(resident, key, &condition)?;
+                    let mode = match condition {
+                        Condition::Absent => RenameMode::NoReplace,
+                        _ => RenameMode::Replace,
+                    };
+                    resident.rename(&from, key, mode)
+                };
+                let Some(staged) = staged else { return rename() };
+                let out_of_the_stage = || {
+                    still_closed(context, &inode)?;
+                    rename()?;
+                    failpoint::pass("renamed_out_of_the_stage");
+                    let object = resident.stat(key)?;
+                    let (ino, attrs) = (inode.attr.ino, inode.attr_generation);
+                    let (version, native) = (&object.version, object.native);
+                    context.catalog.commit_if(ino, inode.generation, attrs, place, &name, version, native)?;
+                    context.catalog.drop_replica(staged.0, &staged.1).map(drop)
+                };
+                let written = || Err(Error::new(Kind::Busy, "it is being written again"));
+                context.unwritten(inode.attr.ino, out_of_the_stage).unwrap_or_else(written)
             })
             .await
         }
@@ -102,6 +126,16 @@ async fn perform(
             .await
         }
     }
+}
+
+/// Nobody has begun another generation meanwhile, in the very file that is to move.
+fn still_closed(context: &Context, inode: &Inode) -> Result<()> {
+    let now = context.catalog.inode(inode.attr.ino)?;
+    let open = matches!(now.state, WriteState::Writing | WriteState::ClosedOpen);
+    if open || now.generation != inode.generation {
+        return Err(Error::new(Kind::Busy, "it was written again"));
+    }
+    Ok(())
 }
 
 /// Runs `act` on the resident side of the target's tier and makes its directory durable.
@@ -181,6 +215,11 @@ async fn after_failure(
         Ok(object) if target.condition() == Condition::Matches(object.version.clone()) => {
             abort(context, target)?;
             Err(Halt::Failed(error))
+        }
+        // Written meanwhile by whoever still has it open.
+        Ok(object) if target.row.as_ref().is_some_and(|row| relocate::is_the_replaced(row, &object)) => {
+            abort(context, target)?;
+            Err(Halt::Again)
         }
         // No content of ours is at stake.
         Ok(_) if matches!(act, Act::Attributes(_)) => {
@@ -265,13 +304,15 @@ pub(crate) async fn resolve(context: &Arc<Context>, row: &Replica) -> Flow<()> {
         Err(error) => return Err(error.into()),
     };
     let (place, name) = (row.place, row.name.clone());
-    let inode = row.ino.map_or(Ok(None), |ino| found(context.catalog.inode(ino)))?;
+    // A rename passes the key on with its commit: what was written is still the content of the inode that wrote it.
+    let writer = attrs::ino_of(&write_id).or(row.ino);
+    let inode = writer.map_or(Ok(None), |ino| found(context.catalog.inode(ino)))?;
     let ours = object.filter(|object| {
         is_ours(object, &write_id)
             || inode.as_ref().is_some_and(|inode| looks_ours(tier.as_ref(), inode, object))
     });
     let (Some(object), Some(ino), Some((generation, attr_generation))) =
-        (ours, row.ino, attrs::parse_write_id(&write_id))
+        (ours, writer, attrs::parse_write_id(&write_id))
     else {
         context.catalog.abort_commit(place, &name)?;
         return Ok(());

@@ -14,6 +14,7 @@ use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, attrs, conflict, prefix, reconcile, relocate, tidy};
 use crate::tier::{RenameMode, Special};
 use crate::types::{FileKind, Ino};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Names in memory per level.
@@ -23,6 +24,7 @@ const PAGE: usize = 128;
 struct Frame {
     dir: Ino,
     after: u64,
+    stays: Stays,
 }
 
 /// Brings the homes of a directory in line, with everything that lies under prefixes it had before.
@@ -33,21 +35,38 @@ pub(crate) async fn reconcile(context: &Arc<Context>, subject: &Subject, domain:
     }
     settle_marker(context, subject.ino(), domain).await?;
     let mut stack = vec![open(context, subject.ino()).await?];
+    // Directories that can't be left yet.
+    let mut kept = HashSet::new();
     while let Some(frame) = stack.last_mut() {
         let page = context.catalog.entries(frame.dir, frame.after, PAGE)?;
         let Some(last) = page.last() else {
-            let dir = frame.dir;
+            let (dir, stays) = (frame.dir, frame.stays);
             stack.pop();
-            settle(context, dir, domain).await?;
+            if stays == Stays::Nothing {
+                settle(context, dir, domain).await?;
+                continue;
+            }
+            kept.insert(dir);
+            if let Some(above) = stack.last_mut() {
+                above.stays = stays;
+            }
             continue;
         };
         frame.after = last.cookie;
-        if let Some((resume, child)) = page_of_children(context, page, domain).await? {
+        if let Some((resume, child)) = page_of_children(context, page, domain, frame, &kept).await? {
             frame.after = resume;
             stack.push(open(context, child).await?);
         }
     }
-    Ok(())
+    if kept.is_empty() { Ok(()) } else { Err(Halt::Open) }
+}
+
+/// What could not follow its directory yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stays {
+    Nothing,
+    /// A file that programs have open where it was.
+    OpenFile,
 }
 
 /// Moves the files of a page; stops at a directory that has prefixes to leave, with the cookie after which to go on.
@@ -55,11 +74,18 @@ async fn page_of_children(
     context: &Arc<Context>,
     page: Vec<DirEntry>,
     domain: &str,
+    frame: &mut Frame,
+    kept: &HashSet<Ino>,
 ) -> Flow<Option<(u64, Ino)>> {
     for entry in page {
         let ino = entry.inode.attr.ino;
         if entry.inode.attr.kind != FileKind::Directory {
-            reconcile::follow(context, ino, domain).await?;
+            match reconcile::follow(context, ino, domain).await {
+                Err(Halt::Open) => frame.stays = Stays::OpenFile,
+                other => other?,
+            }
+        } else if kept.contains(&ino) {
+            // It was looked at a moment ago.
         } else if strays(context, ino)?.is_empty() {
             tidy::leftovers(context, ino, domain).await?;
         } else {
@@ -76,7 +102,7 @@ async fn open(context: &Arc<Context>, dir: Ino) -> Flow<Frame> {
     for place in strays(context, dir)?.iter().filter(|place| !place.listed) {
         prefix::import(context, place).await?;
     }
-    Ok(Frame { dir, after: 0 })
+    Ok(Frame { dir, after: 0, stays: Stays::Nothing })
 }
 
 /// Places of `dir` that it should not have: not native, or on a tier that can't be home of anything in it.

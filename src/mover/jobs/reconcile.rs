@@ -54,7 +54,7 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
         bytes += bring(context, subject, &mut target, &step.domain).await?;
     }
     tidy::leftovers(context, subject.ino(), &step.domain).await?;
-    tidy::staged(context, subject.ino()).await?;
+    tidy::staged(context, subject.ino(), &step.domain).await?;
     Ok(bytes)
 }
 
@@ -182,6 +182,10 @@ async fn content(context: &Arc<Context>, subject: &Subject, target: &mut Target)
     let sealed = Arc::new(upload::seal(context, &source).await?);
     let act = upload::send(context, &sealed, target).await?;
     upload::may_commit(context, &sealed, inode, target).await?;
+    if source.staged {
+        let version = sealed.version().clone();
+        context.sealed.lock().insert(subject.ino(), (source.generation, version));
+    }
     commit(context, inode, source.generation, target, act).await?;
     note(context, sealed.size)
 }
@@ -215,7 +219,8 @@ async fn inside(
     let Some(native_ino) = native.map(|native| native.ino) else { return Ok(None) };
     let from = source.key.clone();
     if !subject.is_native(context, source)? {
-        return Ok(Some(Act::Rename { from, native_ino }));
+        let staged = source.staged.then(|| (source.place, source.name.clone()));
+        return Ok(Some(Act::Rename { from, native_ino, staged }));
     }
     Ok(target.tier.capabilities().hard_links.then_some(Act::Link { from, native_ino }))
 }

@@ -8,6 +8,7 @@ use crate::mover::jobs::commit::{Act, commit, resident, resolve};
 use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, conflict, upload};
 use crate::mover::status::Counters;
+use crate::tier::Object;
 use crate::types::{FileKind, Ino};
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub(crate) async fn make_way(
         resolve(context, &row).await?;
         target.refresh(context)?;
     }
+    follow_replaced(context, target).await?;
     let Some(row) = target.row.clone() else { return Ok(()) };
     match row.ino {
         Some(other) if other != ino && row.generation.0 != 0 && row.version.is_some() => {
@@ -34,6 +36,31 @@ pub(crate) async fn make_way(
         }
         _ => Ok(()),
     }
+}
+
+/// A file that was replaced by a rename is at its native key until the new one comes, and whoever has it open may go on
+/// writing to it: that is no change by others.
+async fn follow_replaced(context: &Arc<Context>, target: &mut Target) -> Flow<()> {
+    if target.tier.resident().is_none() || !target.row.as_ref().is_some_and(is_replaced) {
+        return Ok(());
+    }
+    let (tier, key) = (Arc::clone(&target.tier), target.key.clone());
+    let object = context.blocking(move |_| found(resident(tier.as_ref())?.stat(&key))).await?;
+    if let (Some(row), Some(object)) = (&mut target.row, object)
+        && is_the_replaced(row, &object)
+    {
+        row.version = Some(object.version);
+    }
+    Ok(())
+}
+
+fn is_replaced(row: &Replica) -> bool {
+    row.generation.0 == 0 && row.version.is_some() && row.native_ino != 0
+}
+
+/// Whether `object` is the very file that this row's inode replaced.
+pub(crate) fn is_the_replaced(row: &Replica, object: &Object) -> bool {
+    is_replaced(row) && object.native.is_some_and(|native| native.ino == row.native_ino)
 }
 
 /// Copies the only copy of `other`, which lies under a key that another file must have now, to `.tierfs/moved/<ino>` on the
@@ -119,7 +146,7 @@ async fn same_tier_act(context: &Arc<Context>, source: &Replica, target: &Target
     }
     let (tier, key) = (Arc::clone(&target.tier), from.clone());
     let native = context.blocking(move |_| Ok(resident(tier.as_ref())?.stat(&key)?.native)).await?;
-    Ok(native.map(|native| Act::Rename { from, native_ino: native.ino }))
+    Ok(native.map(|native| Act::Rename { from, native_ino: native.ino, staged: None }))
 }
 
 /// A copy failed because its source is not what the catalog thought: looks at it, so that the next try knows.

@@ -1,18 +1,25 @@
 //! What is left over once the homes are in line: keys of old names, and staged bytes.
 
-use crate::catalog::{Replica, WriteState};
-use crate::error::{Kind, Result};
+use crate::catalog::{Content, Inode, Replica, WriteState};
+use crate::data::lease;
+use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
+use crate::mover::flush::found;
 use crate::mover::jobs::subject::Subject;
-use crate::mover::jobs::{Flow, delete, relocate};
-use crate::types::{Ino, TierId};
+use crate::mover::jobs::{Flow, Halt, delete, relocate, resident};
+use crate::tier::Access;
+use crate::types::{FileKind, Ino, Invalidation, TierId, Timestamp};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Deletes the keys that no name of `ino` wants any more. The row goes first: after a crash the delete step goes on.
 pub(crate) async fn leftovers(context: &Arc<Context>, ino: Ino, domain: &str) -> Flow<()> {
     let Some(subject) = Subject::look(context, ino)? else { return Ok(()) };
     for stray in relocate::strays(context, &subject)? {
+        in_use(context, &subject, &stray).await?;
         match context.catalog.doom(stray.place, &stray.name, domain) {
             // What no home can hold (a fifo on Blob) stays where it is.
             Err(error) if error.kind() == Kind::Busy => continue,
@@ -26,15 +33,129 @@ pub(crate) async fn leftovers(context: &Arc<Context>, ino: Ino, domain: &str) ->
 
 /// The newest generation is at home: its staged file becomes the hot copy, or goes. While a program
 /// has it open it stays, because the kernel may know that very file; the last close queues this again.
-pub(crate) async fn staged(context: &Arc<Context>, ino: Ino) -> Flow<()> {
+pub(crate) async fn staged(context: &Arc<Context>, ino: Ino, domain: &str) -> Flow<()> {
     let Some(subject) = Subject::look(context, ino)? else { return Ok(()) };
     if subject.inode.state != WriteState::Clean || (context.is_open)(ino) {
         return Ok(());
     }
     for replica in subject.replicas.iter().filter(|replica| replica.staged) {
         let home = home_copy(&subject, replica.tier);
-        let replica = replica.clone();
-        context.blocking(move |context| release(context, &replica, home.as_ref())).await?;
+        let (inode, replica, domain) = (subject.inode.clone(), replica.clone(), domain.to_owned());
+        let newest = replica.generation == inode.generation;
+        let end = context
+            .blocking(move |context| {
+                let act = || {
+                    if (context.is_open)(ino) {
+                        return Ok(NotYet::Later);
+                    }
+                    if newest && let Some(reason) = not_yet(context, &inode, &replica, &domain)? {
+                        return Ok(reason);
+                    }
+                    release(context, &replica, home.as_ref()).map(|()| NotYet::Never)
+                };
+                context.unwritten(ino, act).unwrap_or(Ok(NotYet::Later))
+            })
+            .await?;
+        if end == NotYet::Soon {
+            return Err(Halt::Again);
+        }
+    }
+    Ok(())
+}
+
+/// A native copy that must go while programs work on it stays: what they write would go with it.
+async fn in_use(context: &Arc<Context>, subject: &Subject, stray: &Replica) -> Flow<()> {
+    let tier = context.tier(stray.tier)?;
+    let ino = subject.ino();
+    let newest = stray.generation == subject.inode.generation;
+    if !newest || tier.resident().is_none() || subject.inode.attr.kind != FileKind::Regular {
+        return Ok(());
+    }
+    if (context.is_open)(ino) {
+        return Err(Halt::Open);
+    }
+    let key = stray.key.clone();
+    let written = context
+        .blocking(move |_| match found(resident(tier.as_ref())?.open(&key, Access::Read))? {
+            Some(file) => has_writers(&file),
+            None => Ok(false),
+        })
+        .await?;
+    if written {
+        let text = format!("{} is still written to by a program of an earlier mount", stray.key);
+        return Err(Error::new(Kind::Busy, text).into());
+    }
+    Ok(())
+}
+
+/// Where the kernel can't say, nobody can.
+fn has_writers(file: &File) -> Result<bool> {
+    match lease::no_writers(file) {
+        Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Denied) => Ok(false),
+        answer => answer.map(|free| !free),
+    }
+}
+
+/// Why a staged file stays though its content is at home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotYet {
+    /// It does not.
+    Never,
+    /// Whoever had it open is about to let go.
+    Soon,
+    /// Somebody has it mapped, or it has changed since: another look, or another commit, is to come.
+    Later,
+}
+
+/// How long descriptors of a file that was just closed may live on inside the kernel and this daemon.
+const LETTING_GO: Duration = Duration::from_millis(500);
+
+/// A mapping outlives the close of a file that the kernel passes through: as long as there may be one, the staged file stays; what it
+/// changed after the commit is a new generation.
+fn not_yet(context: &Context, inode: &Inode, staged: &Replica, domain: &str) -> Result<Option<NotYet>> {
+    let ino = inode.attr.ino;
+    let tier = context.tier(staged.tier)?;
+    let resident = resident(tier.as_ref())?;
+    let Some(file) = found(resident.open(&staged.key, Access::Read))? else { return Ok(None) };
+    if has_writers(&file)? {
+        let now = context.clock.wall();
+        let since = *context.mapped.lock().entry(ino).or_insert(now);
+        let soon = now.0.saturating_sub(since.0) < i64::try_from(LETTING_GO.as_nanos()).unwrap_or(i64::MAX);
+        return Ok(Some(if soon { NotYet::Soon } else { NotYet::Later }));
+    }
+    context.mapped.lock().remove(&ino);
+    let metadata = file.metadata()?;
+    let content = Content {
+        size: metadata.size(),
+        blocks: metadata.blocks(),
+        mtime: Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec()),
+        ctime: context.clock.wall(),
+    };
+    let known = context.sealed.lock().remove(&ino).filter(|(generation, _)| *generation == inode.generation);
+    let same = match known {
+        Some((_, version)) => resident.stat_open(&file)?.version == version,
+        // Sealed by an earlier daemon.
+        None => (content.size, content.mtime) == (inode.attr.size, inode.attr.mtime),
+    };
+    if same || !context.catalog.changed_after_commit(ino, inode.generation, content, domain)? {
+        return Ok(None);
+    }
+    tracing::info!(key = %staged.key, "changed through a mapping after its commit: it is committed again");
+    (context.invalidate)(Invalidation::Inode(ino));
+    Ok(Some(NotYet::Later))
+}
+
+/// Looks again at files that were mapped; each has a step then.
+pub(crate) fn look_at_mapped(context: &Context) -> Result<()> {
+    let mapped: Vec<Ino> = context.mapped.lock().keys().copied().collect();
+    for ino in mapped {
+        let Some(path) =
+            found(context.catalog.inode(ino))?.and_then(|_| context.catalog.path(ino).transpose())
+        else {
+            context.mapped.lock().remove(&ino);
+            continue;
+        };
+        context.catalog.queue(ino, &context.rules().domain(&path?))?;
     }
     Ok(())
 }

@@ -82,6 +82,11 @@ async fn seal_native(context: &Arc<Context>, tier: Arc<dyn Tier>, key: Key) -> R
 }
 
 impl Sealed {
+    /// What the source was when it was sealed.
+    pub(crate) fn version(&self) -> &Version {
+        &self.version
+    }
+
     /// Whether the bytes are still those that were sealed.
     async fn holds(self: &Arc<Self>, context: &Arc<Context>) -> Result<bool> {
         let sealed = Arc::clone(self);

@@ -4,7 +4,7 @@ use super::attributes;
 use super::azrest::{Client, Failure, Outcome, Write};
 use super::listing::{self, State, View, object_of, prefix_only};
 use super::names::Names;
-use super::upload::{AzureUpload, recognised};
+use super::upload::{AzureUpload, put_whole};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{ByteStream, Capabilities, Cursor, Object, Page, Resident, Special, Tier, Upload, Usage};
 use crate::types::{Attrs, Condition, FileKind, Key, Version};
@@ -76,9 +76,7 @@ impl AzureBlob {
         let blob = self.blob(key)?;
         let write =
             Write { metadata, condition, content_type: None, access_tier: self.access_tier.as_deref() };
-        let size = bytes.len() as u64;
-        let sent = self.client.put_blob(&blob, bytes, write);
-        let written = recognised(&self.client, &blob, write, size, sent).await;
+        let written = put_whole(&self.client, &blob, bytes, write).await;
         written.map_err(|failure| self.error(failure, "write", key))
     }
 

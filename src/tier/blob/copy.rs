@@ -6,7 +6,7 @@
 use super::attributes::{self, Metadata};
 use super::azrest::{Failure, Outcome, Properties, Write};
 use super::azure::AzureBlob;
-use super::upload::{AzureUpload, BLOCKS_MAX, BlockIds, block_size, recognised};
+use super::upload::{AzureUpload, BLOCKS_MAX, BlockIds, block_size, put_whole, recognised};
 use crate::error::{Kind, Result};
 use crate::tier::Upload;
 use crate::types::{Attrs, Condition, Key, Version};
@@ -67,8 +67,7 @@ impl AzureBlob {
             access_tier: self.access_tier.as_deref(),
         };
         if found.size == 0 {
-            let sent = self.client.put_blob(target, Bytes::new(), write);
-            return recognised(&self.client, target, write, found.size, sent).await;
+            return put_whole(&self.client, target, Bytes::new(), write).await;
         }
         let from = self.client.copy_source(source).await?;
         let (ids, chunk) = (BlockIds::new(), CHUNK.max(block_size(found.size)));

@@ -84,6 +84,33 @@ pub(super) async fn recognised(
     Err(as_condition(failure, condition))
 }
 
+/// Writes all of a blob in one request, or, where blocks that an upload left uncommitted pass for a blob that is there, as a block and its list.
+///
+/// # Errors
+/// As [`recognised`].
+pub(super) async fn put_whole(
+    client: &Client,
+    blob: &str,
+    bytes: Bytes,
+    write: Write<'_>,
+) -> Outcome<Version> {
+    let size = bytes.len() as u64;
+    let sent = client.put_blob(blob, bytes.clone(), write);
+    let failure = match recognised(client, blob, write, size, sent).await {
+        Err(failure) if failure.kind == Kind::Exists && *write.condition == Condition::Absent => failure,
+        answer => return answer,
+    };
+    match client.head(blob).await {
+        Err(head) if head.kind == Kind::NotFound => {}
+        _ => return Err(failure),
+    }
+    let ids = if size == 0 { Vec::new() } else { vec![BlockIds::new().id(0)] };
+    for id in &ids {
+        client.put_block(blob, id, bytes.clone()).await?;
+    }
+    recognised(client, blob, write, size, client.put_block_list(blob, &ids, write)).await
+}
+
 fn holds(condition: &Condition, found: Option<&[u8]>) -> bool {
     match condition {
         Condition::Always => true,
@@ -176,8 +203,7 @@ impl AzureUpload {
             _ => None,
         };
         let committed = if let Some(bytes) = whole {
-            let sent = self.client.put_blob(&self.blob, bytes, write);
-            recognised(&self.client, &self.blob, write, size, sent).await
+            put_whole(&self.client, &self.blob, bytes, write).await
         } else {
             if let Some(bytes) = kept {
                 self.send(0, bytes).await?;

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The daemon is gone.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ const DIRS: [&str; 2] = ["d0", "d1"];
 const FILES: [&str; 4] = ["f0", "f1", "f2", "f3"];
 const HELD_MAX: usize = 3;
 /// Calls kept for the message of a failure.
-const HISTORY: usize = 60;
+const HISTORY: usize = 100;
 
 impl Worker {
     /// A worker in `<root>/<name>` of each root, which are made.
@@ -93,6 +94,12 @@ impl Worker {
             serial: seed << 20,
             history: Vec::new(),
         }
+    }
+
+    /// A file that somebody else has put there.
+    pub fn knows(&mut self, path: &str, bytes: Vec<u8>) {
+        let node = self.tree.add(path);
+        self.tree.write(node, 0, &bytes);
     }
 
     /// Works until the daemon dies, for at most `calls` operations; whether it died.
@@ -196,7 +203,8 @@ impl Worker {
 
     fn create(&mut self, path: &str) -> Step<(File, usize)> {
         let at = self.at(path);
-        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(true).open(at);
+        let open =
+            || patiently(|| OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&at));
         let change = |tree: &mut Tree| match tree.files.get(path) {
             Some(node) => tree.resize(*node, 0),
             None => drop(tree.add(path)),
@@ -207,7 +215,7 @@ impl Worker {
 
     fn open(&mut self, path: &str) -> Step<(File, usize)> {
         let at = self.at(path);
-        let open = || OpenOptions::new().read(true).write(true).open(at);
+        let open = || patiently(|| OpenOptions::new().read(true).write(true).open(&at));
         let file = self.call(format!("open {path}"), |_| {}, open)?;
         Ok((file, self.tree.files[path]))
     }
@@ -275,7 +283,8 @@ impl Worker {
         let node = self.tree.files[&path];
         let size = self.dice.below(2 * self.tree.nodes[node].len() + 10);
         let at = self.at(&path);
-        let truncate = || Ok(rustix::fs::ftruncate(File::options().write(true).open(at)?, size as u64)?);
+        let open = || patiently(|| File::options().write(true).open(&at));
+        let truncate = || Ok(rustix::fs::ftruncate(open()?, size as u64)?);
         self.call(format!("truncate {path} to {size}"), |tree| tree.resize(node, size), truncate)
     }
 
@@ -312,6 +321,9 @@ impl Worker {
     }
 
     fn rename_to(&mut self, from: &str, to: &str) -> Step {
+        if self.root_of(from) != self.root_of(to) {
+            self.read.clear();
+        }
         let (source, target) = (self.at(from), self.at(to));
         let same = self.tree.files.get(from) == self.tree.files.get(to) && self.tree.files.contains_key(from);
         let change = |tree: &mut Tree| {
@@ -501,6 +513,20 @@ impl Worker {
             if &state[..size] == b"writing" {
                 drop(File::options().append(true).open(&at).expect("open"));
             }
+        }
+    }
+}
+
+/// The kernel allows one backing file an inode: a writer is refused while a reader holds a copy on a tier that the file has left. The
+/// workers let go of those, but the kernel tells of that later.
+fn patiently<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        match open() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline => {
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+            answer => return answer,
         }
     }
 }

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -159,6 +160,10 @@ impl World {
             runtime: tokio::runtime::Handle::current(),
             invalidate: Arc::new(move |invalidation| told.lock().push(invalidation)),
             is_open: Arc::new(|_| false),
+            while_unwritten: Arc::new(|_, act| {
+                act();
+                true
+            }),
             host: "vm1".into(),
             defaults: Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode: 0o755 },
             limits: Limits::default(),
@@ -295,8 +300,9 @@ impl World {
 
     pub fn close(&self, path: &str) {
         let ino = self.ino(path);
-        let size = std::fs::metadata(self.staged_path(ino)).unwrap().len();
-        let content = Content { size, blocks: size.div_ceil(512), mtime: self.now(), ctime: self.now() };
+        let staged = std::fs::metadata(self.staged_path(ino)).unwrap();
+        let (size, mtime) = (staged.len(), Timestamp::from_parts(staged.mtime(), staged.mtime_nsec()));
+        let content = Content { size, blocks: size.div_ceil(512), mtime, ctime: self.now() };
         self.catalog.close(ino, content, &self.domain(path)).unwrap();
     }
 

@@ -123,6 +123,21 @@ fn a_file_that_leaves_for_a_blob_home_becomes_staged() {
 }
 
 #[test]
+fn what_an_exchange_sends_to_the_stage_stays_its_own() {
+    let bed = Bed::new();
+    let staged = bed.closed(Ino::ROOT, "a");
+    let ino = bed.native(Ino::ROOT, "b", 5);
+    let mut plan = plan(&bed, (Ino::ROOT, "a"), (Ino::ROOT, "b"), Some("d"));
+    plan.mode = RenameMode::Exchange;
+    plan.moves.push(native(&bed, "b", "ignored", MoveEffect::ReplicaToStage));
+    run(&bed, &plan).unwrap();
+    let replica = bed.catalog.replicas(ino).unwrap().remove(0);
+    assert!(replica.staged && replica.name == crate::catalog::stage_name(ino, Generation(1)));
+    assert_eq!(bed.catalog.inode(ino).unwrap().state, WriteState::Closed);
+    assert_eq!((bed.lookup(Ino::ROOT, "a"), bed.lookup(Ino::ROOT, "b")), (Some(ino), Some(staged)));
+}
+
+#[test]
 fn a_directory_takes_unlisted_children_along_in_one_row() {
     let bed = Bed::new();
     let (a, b) = (bed.native_dir(Ino::ROOT, "a"), bed.native_dir(Ino::ROOT, "b"));
