@@ -46,13 +46,15 @@ pub async fn build(
     for tier in &config.tiers {
         let in_tier = |error: Error| error.context(format!("tier {}", tier.name));
         let one = open(tier, catalog, clock, writing).map_err(in_tier)?;
-        match one.tier.probe().await {
+        let answers = one.tier.probe().await;
+        let is_there = answers.is_ok();
+        match answers {
             // Known, but not there or not reachable now: hot copies are served, everything else waits
             // or fails in its turn, and it comes back by itself.
             Err(error) if error.kind().is_transient() => tracing::error!(tier = %tier.name, "{error}"),
             other => other.map_err(in_tier)?,
         }
-        if writing == Writing::Allowed {
+        if is_there && writing == Writing::Allowed {
             must_take_writes(config, &one).map_err(in_tier)?;
         }
         built.push(one);

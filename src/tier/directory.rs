@@ -223,7 +223,9 @@ impl Inner {
     /// the file system has and what the capacity leaves over the bytes we were told of.
     fn usage(&self) -> Result<Usage> {
         let found = rustix::fs::fstatvfs(&*self.root()?)?;
-        let total = found.f_blocks.saturating_mul(found.f_frsize);
+        // What is reserved for others is neither used nor ours: df(1) counts so too.
+        let blocks = found.f_blocks.saturating_sub(found.f_bfree).saturating_add(found.f_bavail);
+        let total = blocks.saturating_mul(found.f_frsize);
         let free = found.f_bavail.saturating_mul(found.f_frsize);
         let capacity = self.options.capacity.unwrap_or(u64::MAX);
         let left = match self.options.capacity {

@@ -104,7 +104,9 @@ fn an_existing_container_needs_no_import() {
         tiers.put_blob(&format!("blob/d{}/f{i}", i % 3), &noise(i, 1000));
     }
     let proxy = Proxy::before(tiers.container().service());
-    let mount = Mount::of(&tiers).blob_url(tiers.container().url_through(&proxy.service())).start();
+    let rules = crate::support::mount::RULES.replace("settle", "revalidate = \"1h\"\nsettle");
+    let url = tiers.container().url_through(&proxy.service());
+    let mount = Mount::of(&tiers).rules(&rules).blob_url(url).start();
     let mut directories: Vec<_> = fs::read_dir(mount.path("blob"))
         .expect("a directory")
         .map(|entry| entry.expect("an entry").path())

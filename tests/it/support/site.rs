@@ -130,7 +130,7 @@ impl Tiers {
     pub fn staged(&self) -> Vec<String> {
         below_own(&self.scratch, "stage")
             .into_iter()
-            .filter(|name| !name.ends_with(".json") && !name.ends_with("owner"))
+            .filter(|name| !name.ends_with(".json") && !name.ends_with("owner") && !name.ends_with("/lock"))
             .collect()
     }
 
