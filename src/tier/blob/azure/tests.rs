@@ -98,6 +98,11 @@ fn put(answers: Vec<(&'static str, Answer)>, condition: Condition) -> Result<Ver
     run(tier.put(&key("f"), Bytes::from_static(b"x"), &ours(), &condition))
 }
 
+/// A write that is refused because of what is there, which is looked at twice: is it ours, and is it a blob?
+fn put_over(refusal: Answer, there: impl Fn() -> Answer) -> Result<Version> {
+    put(vec![("PUT", refusal), ("HEAD", there()), ("HEAD", there())], Condition::Absent)
+}
+
 #[test]
 fn a_write_whose_reply_was_lost_knows_itself() {
     let version = Version::new("e1");
@@ -107,11 +112,9 @@ fn a_write_whose_reply_was_lost_knows_itself() {
         let made = put(vec![("PUT", first), ("HEAD", found("w1"))], Condition::Absent);
         assert_eq!(made.unwrap(), version);
     }
-    let theirs =
-        put(vec![("PUT", refused(409, "BlobAlreadyExists")), ("HEAD", found("w2"))], Condition::Absent);
+    let theirs = put_over(refused(409, "BlobAlreadyExists"), || found("w2"));
     assert_eq!(theirs.unwrap_err().kind(), Kind::Exists);
-    let kept =
-        put(vec![("PUT", refused(412, "ConditionNotMet")), ("HEAD", found_of("7", "w1"))], Condition::Absent);
+    let kept = put_over(refused(412, "ConditionNotMet"), || found_of("7", "w1"));
     assert_eq!(kept.unwrap_err().kind(), Kind::Exists);
     // Nothing is known: the caller must ask again.
     for head in [refused(404, "BlobNotFound"), None, refused(503, "ServerBusy")] {
