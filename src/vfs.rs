@@ -45,6 +45,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+pub use crate::data::Reader;
 pub use attributes::SetAttr;
 pub use directory::{DirectoryHandle, Listed, More};
 pub use facts::{Copy, CopyRole, FileFacts, NativePath};

@@ -4,7 +4,8 @@
 use super::convert::errno;
 use crate::error::{Error, Kind, Result};
 use crate::types::Ino;
-use crate::vfs::{Caller, OpenFileId, Settled, Vfs, Wait};
+use crate::vfs::{Caller, FileHandle, OpenFileId, Reader, Settled, Vfs, Wait};
+use bytes::Bytes;
 use fuser::{
     BackingId, Errno, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
     ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
@@ -106,6 +107,26 @@ impl Shared {
                 tokio::time::sleep(LOOK_AT_MAPPINGS_EVERY).await;
             }
         });
+    }
+
+    /// Waits for streamed bytes, and follows them if they moved meanwhile.
+    pub async fn stream(
+        self: &Arc<Self>,
+        handle: FileHandle,
+        reader: Arc<Reader>,
+        offset: u64,
+        size: usize,
+    ) -> Result<Bytes> {
+        let stale = match reader.read(offset, size).await {
+            Err(error) if error.kind() == Kind::Stale => error,
+            answer => return answer,
+        };
+        let shared = self.clone();
+        let caller = Caller { uid: 0, gid: 0, wait: Wait::Allowed };
+        match self.runtime.spawn_blocking(move || shared.vfs.follow(&caller, handle)).await {
+            Ok(Ok(reader)) => reader.read(offset, size).await,
+            _ => Err(stale),
+        }
     }
 
     fn finish<T, R: Refuse>(&self, reply: R, result: Result<T>, answer: impl FnOnce(&Self, R, T)) {

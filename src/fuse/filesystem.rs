@@ -334,8 +334,9 @@ impl fuser::Filesystem for Mount {
             match self.0.vfs.read(handle(fh), offset, &mut buffer[..size]) {
                 Ok(ReadAnswer::Ready(count)) => reply.data(&buffer[..count]),
                 Ok(ReadAnswer::Later(reader)) => {
+                    let shared = self.0.clone();
                     self.0.runtime.spawn(async move {
-                        match reader.read(offset, size).await {
+                        match shared.stream(handle(fh), reader, offset, size).await {
                             Ok(bytes) => reply.data(&bytes),
                             Err(error) => {
                                 log(&error);

@@ -44,6 +44,34 @@ impl Vfs {
         }
     }
 
+    /// The bytes that a handle streams are gone from their key. If they only moved (a rename was made good
+    /// at home, or attributes were written), the handle reads on from where they are.
+    ///
+    /// # Errors
+    /// [`Kind::Stale`] if the content changed or is gone.
+    pub fn follow(&self, caller: &Caller, handle: FileHandle) -> Result<Arc<Reader>> {
+        let node = self.handles.file(handle)?.node.clone();
+        let _turn = self.turn(caller, &node)?;
+        let open = self.opened(handle)?;
+        let inode = self.catalog().inode(node.ino)?;
+        let Bytes::Streamed(gone) = &open.bytes else { return Err(Kind::Stale.into()) };
+        if inode.generation != open.generation {
+            return Err(Kind::Stale.into());
+        }
+        let (key, version) = (&gone.source().key, &gone.source().version);
+        let newest = self.newest(&inode)?;
+        let moved = newest.iter().find(|replica| {
+            self.resident(replica.tier).is_none()
+                && (&replica.key != key || replica.version.as_ref() != Some(version))
+        });
+        let moved = moved.ok_or(Kind::Stale)?;
+        let reader = self.stream(self.rule(&self.some_path(node.ino)?), moved, &inode)?;
+        let bytes = Bytes::Streamed(reader.clone());
+        let (id, generation) = (open.id, open.generation);
+        node.file.lock().open = Some(Arc::new(OpenFile { id, bytes, generation, passthrough: false.into() }));
+        Ok(reader)
+    }
+
     /// Writes all of `data` at `offset`.
     ///
     /// # Errors
