@@ -24,7 +24,13 @@ impl Vfs {
     pub(super) fn refresh_name(&self, caller: &Caller, dir: &Node, name: &[u8]) -> Result<()> {
         let path = self.child_path(dir.ino, name)?;
         let window = self.rule(&path).revalidate;
+        let native = self.directory_path(dir.ino)?;
+        let reach = self.parts.rules.tiers_under(&path);
         for place in self.catalog().places(dir.ino)? {
+            // No rule places this name on that tier, so it has no say, and must not be waited for.
+            if !reach.contains(&place.tier) && place.key == *native {
+                continue;
+            }
             let now = self.parts.clock.monotonic();
             let fresh = |state: &PlaceState| state.is_fresh(name, now, window);
             if dir.namespace.lock().places.get(&place.id).is_some_and(fresh) {

@@ -215,7 +215,7 @@ fn c009(mode: Mode, rounds: u64, size: usize) {
 }
 
 #[test]
-fn c009_a_checkpoint_is_always_whole() {
+fn full_c009_a_checkpoint_is_always_whole_briefly() {
     BOTH.into_iter().for_each(|mode| c009(mode, 5, 4 << 20));
 }
 
