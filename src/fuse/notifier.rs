@@ -16,7 +16,7 @@ const WAITING_MAX: usize = 65_536;
 pub struct Notifications(SyncSender<Invalidation>);
 
 impl Notifications {
-    /// Both ends; the receiver goes to [`serve`].
+    /// Both ends; the receiver goes to `serve`.
     #[must_use]
     pub fn new() -> (Self, Receiver<Invalidation>) {
         let (sender, receiver) = sync_channel(WAITING_MAX);

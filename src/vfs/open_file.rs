@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Identity of an [`OpenFile`] in one run of the daemon: the kernel side keeps one backing id for each.
+/// Identity of an `OpenFile` in one run of the daemon: the kernel side keeps one backing id for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpenFileId(pub u64);
 
