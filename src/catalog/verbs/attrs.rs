@@ -1,7 +1,6 @@
 //! Attributes that are not bytes.
 
 use super::Catalog;
-use crate::catalog::engine::Basis;
 use crate::catalog::tables::{Order, Tx, Why};
 use crate::catalog::{Inode, WriteState};
 use crate::error::{Error, Kind, Result};
@@ -18,7 +17,7 @@ impl Catalog {
         domain: Option<&str>,
         now: Timestamp,
     ) -> Result<Inode> {
-        self.engine.apply(Basis::told(domain.is_none()), |tx| {
+        self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
             apply(&mut inode, change, now);
             inode.attr_generation += 1;
@@ -37,7 +36,7 @@ impl Catalog {
         domain: Option<&str>,
         now: Timestamp,
     ) -> Result<()> {
-        self.engine.apply(Basis::told(domain.is_none()), |tx| {
+        self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
             match value {
                 Some(value) => tx.put_xattr(ino, name, value)?,
