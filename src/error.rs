@@ -207,16 +207,25 @@ impl std::error::Error for Error {
 
 impl From<Kind> for Error {
     fn from(kind: Kind) -> Self {
-        Self::new(kind, io::Error::from_raw_os_error(kind.errno()).to_string())
+        match kind {
+            // The answer to every new name: it costs no text.
+            Kind::NotFound => Self::new(kind, ABSENCE),
+            _ => Self::new(kind, io::Error::from_raw_os_error(kind.errno()).to_string()),
+        }
     }
 }
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        let kind = error.raw_os_error().map_or(Kind::Os(libc::EIO), Kind::from_errno);
-        Self::new(kind, error.to_string())
+        match error.raw_os_error().map_or(Kind::Os(libc::EIO), Kind::from_errno) {
+            Kind::NotFound => Kind::NotFound.into(),
+            kind => Self::new(kind, error.to_string()),
+        }
     }
 }
+
+/// What the system says for ENOENT.
+const ABSENCE: &str = "No such file or directory (os error 2)";
 
 impl From<rustix::io::Errno> for Error {
     fn from(errno: rustix::io::Errno) -> Self {

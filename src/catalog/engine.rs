@@ -8,8 +8,7 @@ use super::schema::Schema;
 use super::tables::{State, Tx};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
-use crate::types::Timestamp;
-use batch::{Alarm, Commits, VERBS_MAX, nested};
+use batch::{Alarm, Commits, VERBS_MAX, Waiting, nested};
 use group::Group;
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
@@ -49,7 +48,6 @@ impl Basis {
 pub(super) struct Engine {
     shared: Arc<Shared>,
     alarm: Alarm,
-    clock: Arc<dyn Clock>,
     queued: Arc<Notify>,
     changes: AtomicU64,
     wal: Option<Wal>,
@@ -57,21 +55,52 @@ pub(super) struct Engine {
     _lock: Option<File>,
 }
 
-/// What the thread that commits batches shares.
+/// What the thread that commits batches shares. Lock order: tables, then state.
 struct Shared {
-    inner: Mutex<Inner>,
+    tables: Mutex<Tables>,
+    state: Mutex<RefCell<State>>,
+    clock: Arc<dyn Clock>,
 }
 
-struct Inner {
+struct Tables {
     connection: Connection,
-    state: RefCell<State>,
     /// Verbs in the transaction that is left open; 0: none is.
     batched: Cell<u32>,
 }
 
-impl Inner {
-    fn begin(&self, clock: &dyn Clock) -> Tx<'_> {
-        Tx::new(&self.connection, &self.state, clock.wall())
+impl Tables {
+    /// A look or a change, over what is remembered in `state`.
+    fn tx<'a>(&'a self, state: &'a RefCell<State>, clock: &dyn Clock) -> Tx<'a> {
+        Tx::new(&self.connection, state, clock.wall())
+    }
+
+    /// Opens the batch if none is.
+    fn begin_batch(&self, tx: &Tx<'_>) -> Result<()> {
+        if tx.is_idle() {
+            tx.execute("BEGIN IMMEDIATE", [])?;
+            self.batched.set(0);
+        }
+        Ok(())
+    }
+
+    /// One more verb in the batch, undone alone if it fails; answers how many there are.
+    fn in_batch<T>(&self, tx: &Tx<'_>, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<(Result<T>, u32)> {
+        self.begin_batch(tx)?;
+        let answer = nested(tx, act);
+        let verbs = self.batched.get() + 1;
+        self.batched.set(verbs);
+        Ok((answer, verbs))
+    }
+
+    /// Writes young files down, so that the tables say everything.
+    fn write_young(&self, tx: &Tx<'_>, state: &RefCell<State>) -> Result<()> {
+        let young = state.borrow().young.snapshot();
+        if young.is_empty() {
+            return Ok(());
+        }
+        self.in_batch(tx, |tx| tx.write_young(&young))?.0?;
+        state.borrow_mut().young.written(&young);
+        Ok(())
     }
 
     /// Commits the open batch. If that fails, all of it is undone: the tiers tell it again.
@@ -86,20 +115,42 @@ impl Inner {
     }
 }
 
-impl Commits for Shared {
-    fn commit_batch(&self) {
-        let inner = self.inner.lock();
-        // Commits make no row of their own, so no clock is needed.
-        let tx = Tx::new(&inner.connection, &inner.state, Timestamp::default());
-        if let Err(error) = inner.commit_batch(&tx) {
-            tracing::error!(%error, "catalog rows were not written; they come back from the tiers");
+impl Shared {
+    /// Writes young files down and commits, while new ones may come: their directories' state is not held meanwhile.
+    fn commit_aside(&self) -> Result<Waiting> {
+        let tables = self.tables.lock();
+        let young = self.state.lock().borrow().young.snapshot();
+        let aside = RefCell::new(State::small());
+        let tx = tables.tx(&aside, &*self.clock);
+        let written = match young.is_empty() {
+            true => Ok(()),
+            false => tables.in_batch(&tx, |tx| tx.write_young(&young)).and_then(|(written, _)| written),
+        };
+        if let Err(error) = written.and_then(|()| tables.commit_batch(&tx)) {
+            tx.roll_back();
+            tables.batched.set(0);
+            self.state.lock().borrow_mut().forget();
+            return Err(error);
         }
+        let state = self.state.lock();
+        let mut state = state.borrow_mut();
+        state.young.written(&young);
+        Ok(if state.young.is_empty() { Waiting::Nothing } else { Waiting::Young })
+    }
+}
+
+impl Commits for Shared {
+    fn commit_batch(&self) -> Waiting {
+        self.commit_aside().unwrap_or_else(|error| {
+            tracing::error!(%error, "catalog rows were not written; they come back from the tiers");
+            Waiting::Trouble
+        })
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.shared.commit_batch();
+        Commits::commit_batch(&*self.shared);
     }
 }
 
@@ -143,12 +194,11 @@ impl Engine {
                 Some(Wal { file, group: Group::default(), suspect: AtomicBool::new(false) })
             }
         };
-        let inner = Inner { connection, state: RefCell::default(), batched: Cell::new(0) };
-        let shared = Arc::new(Shared { inner: Mutex::new(inner) });
+        let tables = Mutex::new(Tables { connection, batched: Cell::new(0) });
+        let shared = Arc::new(Shared { tables, state: Mutex::default(), clock });
         Ok(Self {
             alarm: Alarm::start(Arc::downgrade(&shared))?,
             shared,
-            clock,
             queued: Arc::default(),
             changes: AtomicU64::new(0),
             wal,
@@ -166,30 +216,67 @@ impl Engine {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Looks. The lock makes several statements one view.
+    /// Looks at what is remembered only; `None` if that does not tell.
+    pub(super) fn quick<T>(&self, look: impl FnOnce(&mut State) -> Option<T>) -> Option<T> {
+        look(&mut self.shared.state.lock().borrow_mut())
+    }
+
+    /// Changes a young file, or makes one: its rows are written down some milliseconds later. `None` if that can't be.
+    pub(super) fn quick_change<T>(&self, act: impl FnOnce(&mut State) -> Option<T>) -> Option<T> {
+        let state = self.shared.state.lock();
+        let first = state.borrow().young.is_empty();
+        let answer = act(&mut state.borrow_mut())?;
+        drop(state);
+        if first {
+            self.alarm.set();
+        }
+        self.changed(false);
+        Some(answer)
+    }
+
+    /// Until this is dropped no look and no change is made, and no batch is committed: only what is quick.
+    #[cfg(test)]
+    pub(super) fn hold_tables(&self) -> impl Drop + '_ {
+        self.shared.tables.lock()
+    }
+
+    /// Runs with both locks held and nothing young left.
+    fn locked<T>(&self, act: impl FnOnce(&Tables, &Tx<'_>, Result<()>) -> Result<T>) -> Result<T> {
+        let tables = self.shared.tables.lock();
+        let state = self.shared.state.lock();
+        let tx = tables.tx(&state, &*self.shared.clock);
+        let written = tables.write_young(&tx, &state);
+        act(&tables, &tx, written)
+    }
+
+    /// Looks. The locks make several statements one view.
     pub(super) fn read<T>(&self, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
-        let inner = self.shared.inner.lock();
-        act(&inner.begin(&*self.clock))
+        self.locked(|_, tx, written| {
+            if let Err(error) = written {
+                tracing::error!(%error, "rows of new files can't be written; they are shown when that is possible again");
+            }
+            act(tx)
+        })
     }
 
     /// One transaction: all of it or nothing, caches included. Relaxed ones before it are committed too.
     pub(super) fn write<T>(&self, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
-        let inner = self.shared.inner.lock();
-        let tx = inner.begin(&*self.clock);
-        let answer = if inner.batched.get() > 0 && !tx.is_idle() {
-            let answer = nested(&tx, act)?;
-            inner.commit_batch(&tx)?;
-            answer
-        } else {
-            tx.execute("BEGIN IMMEDIATE", [])?;
-            let open = Open { tx: &tx };
-            let answer = act(&tx)?;
-            tx.execute("COMMIT", [])?;
-            std::mem::forget(open);
-            answer
-        };
-        let wake = tx.wakes();
-        drop(inner);
+        let (answer, wake) = self.locked(|tables, tx, written| {
+            written?;
+            let answer = if tables.batched.get() > 0 && !tx.is_idle() {
+                let answer = nested(tx, act)?;
+                tables.commit_batch(tx)?;
+                answer
+            } else {
+                tx.execute("BEGIN IMMEDIATE", [])?;
+                let open = Open { tx };
+                let answer = act(tx)?;
+                tx.execute("COMMIT", [])?;
+                std::mem::forget(open);
+                answer
+            };
+            Ok((answer, tx.wakes()))
+        })?;
         self.changed(wake);
         Ok(answer)
     }
@@ -197,20 +284,15 @@ impl Engine {
     /// A transaction whose loss in a crash its tier makes good: it may be committed some milliseconds
     /// later, with others, but in order. One that makes a step runnable is committed at once.
     pub(super) fn relaxed<T>(&self, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
-        let inner = self.shared.inner.lock();
-        let tx = inner.begin(&*self.clock);
-        if tx.is_idle() {
-            tx.execute("BEGIN IMMEDIATE", [])?;
-            inner.batched.set(0);
-        }
-        let answer = nested(&tx, act);
-        let verbs = inner.batched.get() + 1;
-        inner.batched.set(verbs);
-        let wake = tx.wakes();
-        if wake || verbs >= VERBS_MAX {
-            inner.commit_batch(&tx)?;
-        }
-        drop(inner);
+        let (answer, verbs, wake) = self.locked(|tables, tx, written| {
+            written?;
+            let (answer, verbs) = tables.in_batch(tx, act)?;
+            let wake = tx.wakes();
+            if wake || verbs >= VERBS_MAX {
+                tables.commit_batch(tx)?;
+            }
+            Ok((answer, verbs, wake))
+        })?;
         if verbs == 1 {
             self.alarm.set();
         }
@@ -263,16 +345,15 @@ impl Engine {
 
     /// Commits what relaxed transactions left open.
     pub(super) fn flush_batch(&self) -> Result<()> {
-        let inner = self.shared.inner.lock();
-        inner.commit_batch(&inner.begin(&*self.clock))
+        self.locked(|tables, tx, written| written.and_then(|()| tables.commit_batch(tx)))
     }
 
     /// Copies the WAL into the database and syncs that.
     fn checkpoint(&self) -> Result<()> {
         self.flush_batch()?;
-        let inner = self.shared.inner.lock();
+        let tables = self.shared.tables.lock();
         let blocked: i64 =
-            inner.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+            tables.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
         if blocked != 0 {
             return Err(Error::new(Kind::Busy, "can't checkpoint the catalog: it is being read"));
         }

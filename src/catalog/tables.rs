@@ -2,14 +2,17 @@
 //! verbs above decide, this only keeps rows and caches true.
 
 mod dentries;
+mod directories;
 mod inodes;
 mod names;
 mod places;
 mod replicas;
 mod steps;
+mod young;
 
 use crate::error::{Error, Kind, Result};
 use crate::types::{Timestamp, Version};
+use directories::Directories;
 use lru::LruCache;
 use names::Names;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
@@ -22,13 +25,14 @@ pub(super) use inodes::InodeFilter;
 pub(super) use places::PlaceRow;
 pub(super) use replicas::ReplicaRow;
 pub(super) use steps::{Order, Why};
+pub(super) use young::{Young, YoungFile};
 
 /// Cached places and native places; one is about 150 bytes.
 const CACHED: NonZeroUsize = NonZeroUsize::new(16_384).unwrap();
 /// Numbers taken from `meta` at once; those left over at exit are never used.
 const RESERVED: i64 = 1024;
 
-/// What is remembered between transactions. Holds nothing that the tables do not say.
+/// What is remembered between transactions.
 #[derive(Debug)]
 pub(super) struct State {
     places: LruCache<i64, Arc<PlaceRow>>,
@@ -37,7 +41,10 @@ pub(super) struct State {
     /// Directory → its places, oldest first.
     owned: LruCache<u64, Arc<[PlaceRow]>>,
     tiers: Option<Arc<[TierPlaces]>>,
-    pub(super) names: Names,
+    names: Names,
+    directories: Directories,
+    /// The one thing here that the tables do not say yet.
+    pub(super) young: Young,
     counters: HashMap<Counter, (i64, i64)>,
     /// The current transaction changed what is cached above.
     touched: bool,
@@ -49,11 +56,32 @@ impl Default for State {
             places: LruCache::new(CACHED),
             natives: LruCache::new(CACHED),
             owned: LruCache::new(CACHED),
+            ..Self::small()
+        }
+    }
+}
+
+impl State {
+    /// For one transaction: made in no time, and never large.
+    pub(super) fn small() -> Self {
+        Self {
+            places: LruCache::unbounded(),
+            natives: LruCache::unbounded(),
+            owned: LruCache::unbounded(),
             names: Names::default(),
+            directories: Directories::default(),
+            young: Young::default(),
             tiers: None,
             counters: HashMap::new(),
             touched: false,
         }
+    }
+
+    /// Forgets what the tables say. Numbers that were given out stay so, though their reservation may be undone.
+    pub(super) fn forget(&mut self) {
+        let used = self.counters.iter().map(|(&counter, &(next, _))| (counter, (next, next)));
+        let counters = used.collect();
+        *self = Self { young: std::mem::take(&mut self.young), counters, ..Self::default() };
     }
 }
 
@@ -116,10 +144,10 @@ impl<'a> Tx<'a> {
 
     /// Undoes the verb of a batch, in the caches too.
     pub(super) fn undo_verb(&self) {
-        // After some errors SQLite has rolled the whole batch back by itself.
-        if !self.connection.is_autocommit()
-            && let Err(error) = self.connection.execute_batch("ROLLBACK TO verb; RELEASE verb")
-        {
+        if self.connection.is_autocommit() {
+            // After some errors SQLite has rolled the whole batch back by itself.
+            self.forget_all();
+        } else if let Err(error) = self.connection.execute_batch("ROLLBACK TO verb; RELEASE verb") {
             tracing::error!(%error, "can't undo a part of a catalog transaction");
         }
         self.forget_changed();
@@ -145,14 +173,14 @@ impl<'a> Tx<'a> {
         if let Ok(mut state) = self.state.try_borrow_mut()
             && state.touched
         {
-            *state = State::default();
+            state.forget();
         }
     }
 
     /// Forgets all that is cached, when more than this transaction's changes were undone.
     pub(super) fn forget_all(&self) {
         if let Ok(mut state) = self.state.try_borrow_mut() {
-            *state = State::default();
+            state.forget();
         }
     }
 

@@ -209,7 +209,9 @@ impl Vfs {
         if self.catalog().lookup(parent, name)?.is_some() {
             return Err(Kind::Exists.into());
         }
+        let began = self.parts.clock.monotonic();
         let placed = self.place_special(parent, name, &path, special, owner)?;
+        let native = placed.is_some();
         let (bytes, key) = match placed {
             Some((bytes, key)) => (bytes, Some(key)),
             None => (NewBytes::Deferred { domain: self.parts.rules.domain(&path) }, None),
@@ -220,7 +222,11 @@ impl Vfs {
         {
             remove(resident, &key, special);
         }
-        self.entry(added?, &path)
+        let entry = self.entry(added?, &path)?;
+        if *special == Special::Directory && native {
+            self.know_empty(entry.attr.ino, began)?;
+        }
+        Ok(entry)
     }
 
     /// Makes it on its resident home; `None` leaves it to the mover.

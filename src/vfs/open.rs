@@ -371,16 +371,19 @@ impl Vfs {
         if node.unlinked.load(Ordering::Acquire) {
             return Ok(());
         }
+        if !matches!(open.bytes, Bytes::Staged { .. }) {
+            // Bytes may have come through a mapping after the last FLUSH.
+            return self.record_content(node, state, open);
+        }
         let speculative = self.catalog().inode(node.ino)?.state == WriteState::Writing && !state.must_close;
         let unchanged = state.told == Some(content_of(open.writable()?)?);
         let last = state.handles == 0;
-        if last && speculative && unchanged && matches!(open.bytes, Bytes::Staged { .. }) {
+        if last && speculative && unchanged {
             return if may_be_mapped(open) { Ok(()) } else { self.revert(node.ino) };
         }
         state.must_close |= speculative;
-        // Bytes may have come through a mapping after the last FLUSH.
         self.record_content(node, state, open)?;
-        if matches!(open.bytes, Bytes::Staged { .. }) && !(last && may_be_mapped(open)) {
+        if !(last && may_be_mapped(open)) {
             self.catalog().released(node.ino)?;
             crate::failpoint::pass("released");
         }

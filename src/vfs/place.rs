@@ -55,7 +55,10 @@ impl Vfs {
 
     /// Some path of the inode; the root's for one without names.
     pub(super) fn some_path(&self, ino: Ino) -> Result<Key> {
-        Ok(self.catalog().path(ino)?.unwrap_or(Key::ROOT))
+        match self.catalog().names(ino)?.first() {
+            Some((parent, name)) => Ok(self.directory_path(*parent)?.join(name)?),
+            None => Ok(Key::ROOT),
+        }
     }
 
     pub(super) fn resident(&self, tier: TierId) -> Option<&dyn Resident> {

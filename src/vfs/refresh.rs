@@ -5,7 +5,7 @@ use super::{Caller, Vfs};
 use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Entry, Object, Page, Resident, Tier};
-use crate::types::{FileKind, Invalidation, Key, TierId, Timestamp};
+use crate::types::{FileKind, Ino, Invalidation, Key, TierId, Timestamp};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -227,6 +227,17 @@ impl Vfs {
                 }
                 other => other?,
             }
+        }
+        Ok(())
+    }
+
+    /// A directory that was just made natively: its places hold nothing, and were looked at when that began.
+    pub(super) fn know_empty(&self, dir: Ino, began: Duration) -> Result<()> {
+        let node = self.nodes.get(dir);
+        let places = self.catalog().places(dir)?;
+        let mut state = node.namespace.lock();
+        for place in places {
+            state.places.entry(place.id).or_default().whole = Some(began);
         }
         Ok(())
     }

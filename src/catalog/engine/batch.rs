@@ -15,11 +15,23 @@ use std::time::Duration;
 pub(super) const VERBS_MAX: u32 = 256;
 /// How long a row may wait for its commit.
 const LONGEST: Duration = Duration::from_millis(10);
+/// Between tries while the disk is full.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Commits what waits, from time to time.
 pub(super) trait Commits: Send + Sync {
-    /// Commits the open batch, if there is one.
-    fn commit_batch(&self);
+    /// Commits what there is.
+    fn commit_batch(&self) -> Waiting;
+}
+
+/// What came while a batch was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    Nothing,
+    /// Young files, for whom no alarm was set.
+    Young,
+    /// What could not be written.
+    Trouble,
 }
 
 /// Wakes the thread that commits batches.
@@ -46,9 +58,16 @@ impl Alarm {
 
 fn ring<C: Commits>(engine: &Weak<C>, alarms: &Receiver<()>) {
     while alarms.recv().is_ok() {
-        std::thread::sleep(LONGEST);
-        let Some(engine) = engine.upgrade() else { return };
-        engine.commit_batch();
+        let mut pause = LONGEST;
+        loop {
+            std::thread::sleep(pause);
+            let Some(engine) = engine.upgrade() else { return };
+            pause = match engine.commit_batch() {
+                Waiting::Nothing => break,
+                Waiting::Young => LONGEST,
+                Waiting::Trouble => PATIENCE,
+            };
+        }
     }
 }
 

@@ -7,7 +7,10 @@ use crate::catalog::{DirEntry, Inode};
 use crate::error::{Error, Kind, Result};
 use crate::types::{Ino, Key};
 use rusqlite::{Row, params};
+use std::collections::HashSet;
 
+/// Names of a directory that are read at once: a fraction of a millisecond.
+const LEARNED_MAX: u32 = 2048;
 /// Deeper trees are a circle.
 const DEEPEST: usize = 100_000;
 
@@ -39,7 +42,7 @@ impl Tx<'_> {
     }
 
     pub(in crate::catalog) fn find_named(&self, parent: Ino, name: &[u8]) -> Result<Option<Inode>> {
-        if self.state.borrow_mut().names.lacks(parent.0, cookie(name)) {
+        if self.state.borrow_mut().lacks(parent, name) {
             return Ok(None);
         }
         let sql = concat!(
@@ -54,6 +57,7 @@ impl Tx<'_> {
     /// Whether the name was free and now names `ino`.
     pub(in crate::catalog) fn insert_dentry(&self, parent: Ino, name: &[u8], ino: Ino) -> Result<bool> {
         self.state.borrow_mut().names.add(parent.0, cookie(name));
+        self.forget_directory(ino);
         let rows = self.execute(
             "INSERT INTO dentry (parent, hash, name, ino) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
             params![parent.0.cast_signed(), cookie(name), name, ino.0.cast_signed()],
@@ -64,6 +68,7 @@ impl Tx<'_> {
     /// The name names `ino`, whatever it named before. Native places are the caller's concern.
     pub(in crate::catalog) fn put_dentry(&self, parent: Ino, name: &[u8], ino: Ino) -> Result<()> {
         self.state.borrow_mut().names.add(parent.0, cookie(name));
+        self.forget_directory(ino);
         self.execute(
             "INSERT OR REPLACE INTO dentry (parent, hash, name, ino) VALUES (?1, ?2, ?3, ?4)",
             params![parent.0.cast_signed(), cookie(name), name, ino.0.cast_signed()],
@@ -73,7 +78,21 @@ impl Tx<'_> {
 
     /// A directory was just made: from now on new names in it are known to be new.
     pub(in crate::catalog) fn begin_names(&self, dir: Ino) {
-        self.state.borrow_mut().names.begin(dir.0);
+        self.state.borrow_mut().names.begin(dir.0, HashSet::new());
+    }
+
+    /// The same for a directory that has names, unless they are many.
+    pub(in crate::catalog) fn learn_names(&self, dir: Ino) -> Result<()> {
+        if self.state.borrow().names.has(dir.0) {
+            return Ok(());
+        }
+        let sql = "SELECT hash FROM dentry WHERE parent = ?1 LIMIT ?2";
+        let names: Vec<i64> =
+            self.all(sql, params![dir.0.cast_signed(), LEARNED_MAX + 1], |row| row.get(0))?;
+        if names.len() <= LEARNED_MAX as usize {
+            self.state.borrow_mut().names.begin(dir.0, names.into_iter().collect());
+        }
+        Ok(())
     }
 
     pub(in crate::catalog) fn delete_dentry(&self, parent: Ino, name: &[u8]) -> Result<()> {

@@ -1,7 +1,7 @@
 //! `inode` and `xattr` rows.
 
 use super::{Counter, Tx};
-use crate::catalog::{Inode, WriteState};
+use crate::catalog::{Content, Inode, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::types::{Attr, FileKind, Generation, Ino, Timestamp};
 use rusqlite::types::Type;
@@ -59,6 +59,27 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Inode> {
     })
 }
 
+impl Inode {
+    /// The ctime is the catalog's own: that of the file under it changes by much that is not the file's business.
+    pub(in crate::catalog) fn take_content(&mut self, content: Content) {
+        let attr = &mut self.attr;
+        if (attr.size, attr.mtime) != (content.size, content.mtime) {
+            attr.ctime = attr.ctime.max(content.ctime);
+        }
+        attr.size = content.size;
+        attr.blocks = content.blocks;
+        attr.mtime = content.mtime;
+    }
+
+    /// The native file has this content now: another size or mtime is a new generation.
+    pub(in crate::catalog) fn write_in_place(&mut self, content: Content) {
+        if (self.attr.size, self.attr.mtime) != (content.size, content.mtime) {
+            self.generation = self.generation.next();
+        }
+        self.take_content(content);
+    }
+}
+
 impl Tx<'_> {
     pub(in crate::catalog) fn find_inode(&self, ino: Ino) -> Result<Option<Inode>> {
         let sql = concat!("SELECT ", inode_columns!(), " FROM inode i WHERE i.ino = ?1");
@@ -104,6 +125,7 @@ impl Tx<'_> {
 
     fn write_inode(&self, inode: &Inode, sql: &str) -> Result<()> {
         let attr = &inode.attr;
+        self.forget_directory(attr.ino);
         self.execute(
             sql,
             params![
@@ -133,6 +155,7 @@ impl Tx<'_> {
     pub(in crate::catalog) fn delete_inode(&self, ino: Ino) -> Result<()> {
         self.execute("DELETE FROM inode WHERE ino = ?1", [ino.0.cast_signed()])?;
         self.execute("DELETE FROM xattr WHERE ino = ?1", [ino.0.cast_signed()])?;
+        self.forget_directory(ino);
         Ok(())
     }
 
@@ -143,10 +166,32 @@ impl Tx<'_> {
         subdirectories: i32,
         now: Timestamp,
     ) -> Result<()> {
+        self.forget_directory(dir);
+        self.stamp_directory(dir, subdirectories, now)
+    }
+
+    /// The same where what is remembered of the directory has it already.
+    pub(super) fn stamp_directory(&self, dir: Ino, subdirectories: i32, now: Timestamp) -> Result<()> {
         self.execute(
             "UPDATE inode SET mtime = ?2, ctime = ?2, nlink = nlink + ?3 WHERE ino = ?1",
             params![dir.0.cast_signed(), now.0, subdirectories],
         )?;
+        Ok(())
+    }
+
+    /// Subdirectories that were found or lost do not change their directory's times.
+    pub(in crate::catalog) fn count_subdirectories(&self, dir: Ino, more: i32) -> Result<()> {
+        self.forget_directory(dir);
+        self.execute(
+            "UPDATE inode SET nlink = nlink + ?2 WHERE ino = ?1",
+            params![dir.0.cast_signed(), more],
+        )?;
+        Ok(())
+    }
+
+    pub(in crate::catalog) fn set_atime(&self, ino: Ino, atime: Timestamp) -> Result<()> {
+        self.forget_directory(ino);
+        self.execute("UPDATE inode SET atime = ?2 WHERE ino = ?1", params![ino.0.cast_signed(), atime.0])?;
         Ok(())
     }
 

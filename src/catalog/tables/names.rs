@@ -9,38 +9,58 @@ use std::collections::HashSet;
 use std::num::NonZeroUsize;
 
 /// Directories remembered.
-const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(128).unwrap();
-/// Names of one of them; one with more is looked up. Together at most about 16 MiB, if all are that full.
-const NAMES_MAX: usize = 8_192;
+const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+/// Names of all of them together: about 8 MiB.
+const NAMES_MAX: usize = 1 << 19;
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::catalog) struct Names(LruCache<u64, HashSet<i64>>);
+pub(super) struct Names {
+    directories: LruCache<u64, HashSet<i64>>,
+    count: usize,
+}
 
 impl Default for Names {
     fn default() -> Self {
-        Self(LruCache::new(DIRECTORIES))
+        Self { directories: LruCache::new(DIRECTORIES), count: 0 }
     }
 }
 
 impl Names {
-    /// A directory that was just made: nothing is in it.
-    pub(in crate::catalog) fn begin(&mut self, dir: u64) {
-        self.0.put(dir, HashSet::new());
+    /// These are all names of a directory.
+    pub(super) fn begin(&mut self, dir: u64, names: HashSet<i64>) {
+        self.count += names.len();
+        if let Some((_, old)) = self.directories.push(dir, names) {
+            self.count -= old.len();
+        }
+        self.shrink();
     }
 
     /// A name comes into a directory.
     pub(super) fn add(&mut self, dir: u64, cookie: i64) {
-        let Some(names) = self.0.peek_mut(&dir) else { return };
-        names.insert(cookie);
-        if names.len() > NAMES_MAX {
-            self.0.pop(&dir);
+        let Some(names) = self.directories.peek_mut(&dir) else { return };
+        if names.insert(cookie) {
+            self.count += 1;
+            self.shrink();
         }
+    }
+
+    /// Whether the names of a directory are remembered.
+    pub(super) fn has(&self, dir: u64) -> bool {
+        self.directories.contains(&dir)
     }
 
     /// Whether no name with this cookie is in the directory for certain.
     pub(super) fn lacks(&mut self, dir: u64, cookie: i64) -> bool {
-        self.0.get(&dir).is_some_and(|names| !names.contains(&cookie))
+        self.directories.get(&dir).is_some_and(|names| !names.contains(&cookie))
+    }
+
+    fn shrink(&mut self) {
+        while self.count > NAMES_MAX
+            && let Some((_, names)) = self.directories.pop_lru()
+        {
+            self.count -= names.len();
+        }
     }
 }
 
@@ -52,17 +72,28 @@ mod tests {
     fn lacks_only_what_never_came() {
         let mut names = Names::default();
         assert!(!names.lacks(7, 1), "an unknown directory may hold anything");
-        names.begin(7);
-        assert!(names.lacks(7, 1));
+        names.begin(7, HashSet::from([3]));
+        assert!(names.lacks(7, 1) && !names.lacks(7, 3));
         names.add(7, 1);
         assert!(!names.lacks(7, 1) && names.lacks(7, 2));
     }
 
     #[test]
-    fn a_large_directory_is_not_remembered() {
+    fn the_names_of_all_directories_together_are_bounded() {
         let mut names = Names::default();
-        names.begin(7);
-        (0..=NAMES_MAX as i64).for_each(|cookie| names.add(7, cookie));
-        assert!(!names.lacks(7, -1));
+        names.begin(7, HashSet::from([1]));
+        names.begin(8, (1..NAMES_MAX as i64).collect());
+        names.add(8, -1);
+        assert!(!names.has(7) && names.has(8), "the one used longest ago goes first");
+        names.add(8, -2);
+        assert!(!names.has(8) && names.count == 0);
+    }
+
+    #[test]
+    fn a_directory_that_begins_again_is_counted_once() {
+        let mut names = Names::default();
+        names.begin(7, HashSet::from([1, 2]));
+        names.begin(7, HashSet::from([3]));
+        assert_eq!(names.count, 1);
     }
 }

@@ -8,7 +8,7 @@ use rusqlite::{Row, params};
 use std::sync::Arc;
 
 /// Deeper places are a circle.
-const DEEPEST: usize = 100_000;
+pub(super) const DEEPEST: usize = 100_000;
 
 /// What of a place decides keys and ownership; cached.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub(in crate::catalog) struct PlaceRow {
     /// 0: nobody.
     pub ino: u64,
     pub changed_at: i64,
+    pub listed: bool,
+    pub version: Option<Version>,
 }
 
 impl PlaceRow {
@@ -30,7 +32,11 @@ impl PlaceRow {
     }
 }
 
-const COLUMNS: &str = "id, tier, parent, name, ino, changed_at";
+macro_rules! columns {
+    () => {
+        "id, tier, parent, name, ino, changed_at, listed, version"
+    };
+}
 
 fn read(row: &Row<'_>) -> rusqlite::Result<PlaceRow> {
     Ok(PlaceRow {
@@ -40,7 +46,26 @@ fn read(row: &Row<'_>) -> rusqlite::Result<PlaceRow> {
         name: row.get(3)?,
         ino: row.get::<_, i64>(4)?.cast_unsigned(),
         changed_at: row.get(5)?,
+        listed: row.get(6)?,
+        version: version(row.get(7)?),
     })
+}
+
+impl Place {
+    /// The place of the first row; the others lead up to its tier's root.
+    pub(super) fn from_rows(rows: &[Arc<PlaceRow>]) -> Result<Self> {
+        let row = rows.first().ok_or_else(|| corrupt("a place without a row"))?;
+        let names: Vec<&[u8]> =
+            rows.iter().rev().map(|row| &row.name[..]).filter(|name| !name.is_empty()).collect();
+        Ok(Self {
+            id: PlaceId(row.id),
+            tier: TierId(row.tier),
+            key: Key::parse(names.join(&b'/'))?,
+            ino: row.owner(),
+            listed: row.listed,
+            version: row.version.clone(),
+        })
+    }
 }
 
 impl Tx<'_> {
@@ -48,7 +73,7 @@ impl Tx<'_> {
         if let Some(row) = self.state.borrow_mut().places.get(&id) {
             return Ok(Some(Arc::clone(row)));
         }
-        let sql = "SELECT id, tier, parent, name, ino, changed_at FROM place WHERE id = ?1";
+        let sql = concat!("SELECT ", columns!(), " FROM place WHERE id = ?1");
         let found = self.first(sql, [id], read)?.map(Arc::new);
         if let Some(row) = &found {
             self.state.borrow_mut().places.put(id, Arc::clone(row));
@@ -78,8 +103,7 @@ impl Tx<'_> {
 
     /// Places directly in `parent`.
     pub(in crate::catalog) fn child_places(&self, parent: i64) -> Result<Vec<PlaceRow>> {
-        let sql = format!("SELECT {COLUMNS} FROM place WHERE parent = ?1");
-        self.all(&sql, [parent], read)
+        self.all(concat!("SELECT ", columns!(), " FROM place WHERE parent = ?1"), [parent], read)
     }
 
     /// Places that `dir` owns, oldest first.
@@ -87,8 +111,7 @@ impl Tx<'_> {
         if let Some(known) = self.state.borrow_mut().owned.get(&dir.0) {
             return Ok(Arc::clone(known));
         }
-        let sql = "SELECT id, tier, parent, name, ino, changed_at FROM place
-                   WHERE ino = ?1 AND ino <> 0 ORDER BY id";
+        let sql = concat!("SELECT ", columns!(), " FROM place WHERE ino = ?1 AND ino <> 0 ORDER BY id");
         let rows: Arc<[PlaceRow]> = self.all(sql, [dir.0.cast_signed()], read)?.into();
         self.state.borrow_mut().owned.put(dir.0, Arc::clone(&rows));
         Ok(rows)
@@ -144,6 +167,14 @@ impl Tx<'_> {
             "UPDATE place SET listed = 1, version = ?2 WHERE id = ?1",
             params![id, version.map(|version| &version.0[..])],
         )?;
+        let mut state = self.state.borrow_mut();
+        if let Some(row) = state.places.pop(&id) {
+            state.owned.pop(&row.ino);
+        } else {
+            state.owned.clear();
+        }
+        state.touched = true;
+        drop(state);
         Ok(())
     }
 
@@ -170,19 +201,7 @@ impl Tx<'_> {
 
     /// The key of a place.
     pub(in crate::catalog) fn place_key(&self, id: i64) -> Result<Key> {
-        let mut rows = Vec::new();
-        let mut at = id;
-        while at != 0 {
-            if rows.len() == DEEPEST {
-                return Err(corrupt("places of the catalog form a circle"));
-            }
-            let row = self.place_row(at)?;
-            at = row.parent;
-            rows.push(row);
-        }
-        let names: Vec<&[u8]> =
-            rows.iter().rev().map(|row| &row.name[..]).filter(|name| !name.is_empty()).collect();
-        Ok(Key::parse(names.join(&b'/'))?)
+        Ok(self.to_place(id)?.key)
     }
 
     /// The place of directory key `key` on `tier`.
@@ -259,20 +278,17 @@ impl Tx<'_> {
 
     /// A place as callers see it.
     pub(in crate::catalog) fn to_place(&self, id: i64) -> Result<Place> {
-        let row = self.place_row(id)?;
-        let (listed, seen) = self
-            .first("SELECT listed, version FROM place WHERE id = ?1", [id], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?
-            .ok_or_else(|| corrupt("a cached place has no row"))?;
-        Ok(Place {
-            id: PlaceId(id),
-            tier: TierId(row.tier),
-            key: self.place_key(id)?,
-            ino: row.owner(),
-            listed,
-            version: version(seen),
-        })
+        let mut rows = Vec::new();
+        let mut at = id;
+        while at != 0 {
+            if rows.len() == DEEPEST {
+                return Err(corrupt("places of the catalog form a circle"));
+            }
+            let row = self.place_row(at)?;
+            at = row.parent;
+            rows.push(row);
+        }
+        Place::from_rows(&rows)
     }
 }
 

@@ -69,10 +69,7 @@ impl Catalog {
 
     /// Remembers an access time. It is nobody else's business: no generation, no step.
     pub fn accessed(&self, ino: Ino, atime: Timestamp) -> Result<()> {
-        self.engine.relaxed(|tx| {
-            tx.execute("UPDATE inode SET atime = ?2 WHERE ino = ?1", params![ino.0.cast_signed(), atime.0])?;
-            Ok(())
-        })
+        self.engine.relaxed(|tx| tx.set_atime(ino, atime))
     }
 }
 

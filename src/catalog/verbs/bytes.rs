@@ -1,7 +1,7 @@
 //! What opens and closes for writing mean for the tables.
 
 use super::Catalog;
-use crate::catalog::tables::{Order, ReplicaRow, Tx, Why};
+use crate::catalog::tables::{Order, ReplicaRow, State, Tx, Why};
 use crate::catalog::{Content, Inode, Replica, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::types::{FileKind, Generation, Ino, Seq, TierId, Version};
@@ -16,13 +16,14 @@ impl Catalog {
         content: Content,
         version: &Version,
     ) -> Result<Generation> {
+        let young = |state: &mut State| state.young.wrote(ino, content, version);
+        if let Some(generation) = self.engine.quick_change(young) {
+            return Ok(generation);
+        }
         self.engine.relaxed(|tx| {
             let mut inode = tx.inode(ino)?;
             let held = inode.generation;
-            if (inode.attr.size, inode.attr.mtime) != (content.size, content.mtime) {
-                inode.generation = held.next();
-            }
-            apply(&mut inode, content);
+            inode.write_in_place(content);
             tx.update_inode(&inode)?;
             for mut row in tx.replicas_of(ino)? {
                 let here = tx.place_row(row.place)?.tier == tier.0 && !tx.is_stage(row.place)?;
@@ -73,7 +74,7 @@ impl Catalog {
     pub fn close(&self, ino: Ino, content: Content, domain: &str) -> Result<Seq> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
-            apply(&mut inode, content);
+            inode.take_content(content);
             inode.state = WriteState::ClosedOpen;
             tx.update_inode(&inode)?;
             let closed_before = tx.reconcile_step(ino)?.is_some_and(|(_, content)| content);
@@ -121,21 +122,10 @@ impl Catalog {
     pub fn resize(&self, ino: Ino, content: Content) -> Result<()> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
-            apply(&mut inode, content);
+            inode.take_content(content);
             tx.update_inode(&inode)
         })
     }
-}
-
-/// The ctime is the catalog's own: that of the file under it changes by much that is not the file's business.
-pub(super) fn apply(inode: &mut Inode, content: Content) {
-    let attr = &mut inode.attr;
-    if (attr.size, attr.mtime) != (content.size, content.mtime) {
-        attr.ctime = attr.ctime.max(content.ctime);
-    }
-    attr.size = content.size;
-    attr.blocks = content.blocks;
-    attr.mtime = content.mtime;
 }
 
 impl Tx<'_> {

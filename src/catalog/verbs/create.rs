@@ -2,7 +2,7 @@
 
 use super::Catalog;
 use crate::catalog::engine::Basis;
-use crate::catalog::tables::{Order, ReplicaRow, Tx, Why};
+use crate::catalog::tables::{Order, ReplicaRow, State, Tx, Why, YoungFile};
 use crate::catalog::{Inode, NewBytes, NewInode, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::tier::NativeId;
@@ -17,8 +17,39 @@ impl Catalog {
     /// tier, and take over doomed or stale rows of the key.
     pub fn create(&self, new: &NewInode<'_>) -> Result<Inode> {
         name_is_valid(new.name)?;
+        if let Some(young) = self.engine.quick_change(|state| create_young(state, new)) {
+            return Ok(young);
+        }
         let native = matches!(new.bytes, NewBytes::Native { .. });
         self.engine.apply(Basis::told(native), |tx| tx.create(new))
+    }
+}
+
+/// A native file in a directory that is remembered, with a name that is known to be free: its rows can wait.
+fn create_young(state: &mut State, new: &NewInode<'_>) -> Option<Inode> {
+    let NewBytes::Native { tier, version, native, mtime } = &new.bytes else { return None };
+    let remembered = state.has_directory(new.parent) && state.lacks(new.parent, new.name);
+    if new.kind != FileKind::Regular || native.nlink != 1 || !remembered || state.young.is_full() {
+        return None;
+    }
+    let place = state.native_place(new.parent, *tier)?;
+    let mut inode = fresh(state.take_reserved_ino()?, new);
+    inode.attr.blocks = native.blocks;
+    inode.attr.mtime = *mtime;
+    let replica = native_row(&inode, place.id.0, new.name, version, *native);
+    state.add_young(YoungFile::new(new.parent, new.name, inode.clone(), replica, new.now));
+    Some(inode)
+}
+
+/// The file was made natively, as the first content.
+fn native_row(inode: &Inode, place: i64, name: &[u8], version: &Version, native: NativeId) -> ReplicaRow {
+    ReplicaRow {
+        generation: inode.generation.0,
+        attr_generation: inode.attr_generation,
+        version: Some(version.0.to_vec()),
+        native_ino: native.ino,
+        linked: native.nlink > 1,
+        ..ReplicaRow::new(place, name, inode.attr.ino.0)
     }
 }
 
@@ -66,18 +97,7 @@ impl Tx<'_> {
         if inode.attr.kind == FileKind::Directory {
             return self.own_directory(inode.attr.ino, place, new.name, tier);
         }
-        let mut row = ReplicaRow::new(place, new.name, inode.attr.ino.0);
-        row.generation = inode.generation.0;
-        row.attr_generation = inode.attr_generation;
-        row.version = Some(version.0.to_vec());
-        row.native_ino = native.ino;
-        row.linked = native.nlink > 1;
-        if !self.insert_replica(&row)? {
-            // What the old row spoke of is gone, or the file could not have been made.
-            self.drop_delete(place, new.name)?;
-            self.put_replica(&row)?;
-        }
-        Ok(())
+        self.own_key(&native_row(inode, place, new.name, version, native))
     }
 
     fn own_directory(&self, ino: Ino, parent: i64, name: &[u8], tier: TierId) -> Result<()> {

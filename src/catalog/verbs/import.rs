@@ -31,7 +31,7 @@ impl Tx<'_> {
         }
         if object.kind == FileKind::Directory {
             self.own_found_directory(look, name, ino, object)?;
-            self.execute("UPDATE inode SET nlink = nlink + 1 WHERE ino = ?1", [look.dir.0.cast_signed()])?;
+            self.count_subdirectories(look.dir, 1)?;
         } else {
             self.put_replica(&found_row(look, name, &inode, object))?;
         }

@@ -93,7 +93,7 @@ impl Catalog {
             let Some(mut row) = tx.staged(&inode, |_| true)? else { return Ok(false) };
             inode.generation = generation.next();
             inode.state = WriteState::Closed;
-            super::bytes::apply(&mut inode, content);
+            inode.take_content(content);
             tx.update_inode(&inode)?;
             row.generation = inode.generation.0;
             tx.put_replica(&row)?;

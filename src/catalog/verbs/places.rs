@@ -9,6 +9,9 @@ use crate::types::{Ino, TierId};
 impl Catalog {
     /// The directory's places on all tiers.
     pub fn places(&self, dir: Ino) -> Result<Vec<Place>> {
+        if let Some(known) = self.engine.quick(|state| state.places_of(dir)) {
+            return Ok(known);
+        }
         self.engine.read(|tx| tx.places_of(dir)?.iter().map(|row| tx.to_place(row.id)).collect())
     }
 
@@ -31,6 +34,9 @@ impl Catalog {
 
     /// As [`Catalog::ensure_place`] but only looks: `None` where a row is missing or owned by another.
     pub fn native_place(&self, dir: Ino, tier: TierId) -> Result<Option<Place>> {
+        if let Some(known) = self.engine.quick(|state| state.native_place(dir, tier)) {
+            return Ok(Some(known));
+        }
         self.engine.read(|tx| tx.native(dir, tier.0)?.map(|id| tx.to_place(id)).transpose())
     }
 

@@ -4,7 +4,7 @@ use super::Catalog;
 use crate::catalog::tables::{InodeFilter, Tx};
 use crate::catalog::{DirEntry, Inode, PlaceId, Replica, TierCounts};
 use crate::error::Result;
-use crate::types::{Ino, Key, TierId};
+use crate::types::{FileKind, Ino, Key, TierId};
 use rusqlite::params;
 use std::collections::BTreeMap;
 
@@ -21,12 +21,24 @@ pub(super) struct Counted {
 impl Catalog {
     /// The inode. `NotFound` if there is no such row.
     pub fn inode(&self, ino: Ino) -> Result<Inode> {
-        self.engine.read(|tx| tx.inode(ino))
+        if let Some(known) = self.engine.quick(|state| state.inode(ino)) {
+            return Ok(known);
+        }
+        self.engine.read(|tx| {
+            let inode = tx.inode(ino)?;
+            if inode.attr.kind == FileKind::Directory && inode.attr.nlink > 0 {
+                tx.remember_directory(&inode)?;
+            }
+            Ok(inode)
+        })
     }
 
     /// What `name` in `parent` names, as far as known.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Option<Inode>> {
-        self.engine.read(|tx| tx.find_named(parent, name))
+        match self.engine.quick(|state| state.named(parent, name)) {
+            Some(known) => Ok(known),
+            None => self.engine.read(|tx| tx.find_named(parent, name)),
+        }
     }
 
     /// Entries with cookies above `after`, in cookie order; more than `limit` only where cookies of
@@ -42,7 +54,8 @@ impl Catalog {
 
     /// All names of an inode: (directory, name).
     pub fn names(&self, ino: Ino) -> Result<Vec<(Ino, Vec<u8>)>> {
-        self.engine.read(|tx| tx.names(ino))
+        let known = self.engine.quick(|state| state.names_of(ino));
+        known.map_or_else(|| self.engine.read(|tx| tx.names(ino)), Ok)
     }
 
     /// The path of one of its names, from the mount's root; `None` if it has none.

@@ -7,6 +7,7 @@ mod names;
 mod observe;
 mod rename;
 mod steps;
+mod young;
 
 use super::Catalog;
 use crate::catalog::*;
@@ -49,6 +50,8 @@ impl Bed {
     }
 
     fn make(&self, parent: Ino, name: &str, kind: FileKind, bytes: NewBytes) -> Result<Inode> {
+        // As the vfs does, for owner and mode: so the directory is remembered.
+        let _ = self.catalog.inode(parent);
         self.catalog.create(&NewInode {
             parent,
             name: name.as_bytes(),

@@ -170,7 +170,7 @@ impl Merge<'_> {
         inode.attr.nlink = 0;
         tx.update_inode(&inode)?;
         tx.forget_natives();
-        tx.execute("UPDATE inode SET nlink = nlink - 1 WHERE ino = ?1", [parent.0.cast_signed()])?;
+        tx.count_subdirectories(parent, -1)?;
         self.observed.entries.push((parent, name, dir));
         Ok(())
     }
