@@ -8,6 +8,7 @@ use super::schema::Schema;
 use super::tables::{State, Tx};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
+use crate::types::Timestamp;
 use batch::{Alarm, Commits, VERBS_MAX, Waiting, nested};
 use group::Group;
 use parking_lot::Mutex;
@@ -222,10 +223,10 @@ impl Engine {
     }
 
     /// Changes a young file, or makes one: its rows are written down some milliseconds later. `None` if that can't be.
-    pub(super) fn quick_change<T>(&self, act: impl FnOnce(&mut State) -> Option<T>) -> Option<T> {
+    pub(super) fn quick_change<T>(&self, act: impl FnOnce(&mut State, Timestamp) -> Option<T>) -> Option<T> {
         let state = self.shared.state.lock();
         let first = state.borrow().young.is_empty();
-        let answer = act(&mut state.borrow_mut())?;
+        let answer = act(&mut state.borrow_mut(), self.shared.clock.wall())?;
         drop(state);
         if first {
             self.alarm.set();

@@ -3,7 +3,7 @@
 use super::{Tx, version};
 use crate::catalog::{PlaceId, Replica};
 use crate::error::{Error, Kind, Result};
-use crate::types::{Generation, Ino, TierId};
+use crate::types::{Generation, Ino, TierId, Timestamp};
 use rusqlite::{Row, params};
 
 /// A whole row.
@@ -115,27 +115,32 @@ impl Tx<'_> {
         self.all(sql, [], read)
     }
 
-    /// Whether the key had no row and now has this one.
-    pub(in crate::catalog) fn insert_replica(&self, row: &ReplicaRow) -> Result<bool> {
+    /// Whether the key had no row and now has this one, which is as it is since `changed_at`.
+    pub(super) fn insert_replica(&self, row: &ReplicaRow, changed_at: Timestamp) -> Result<bool> {
         let sql = concat!(
             "INSERT INTO replica (",
             columns!(),
             ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING"
         );
-        self.write_replica(row, sql).map(|rows| rows == 1)
+        self.write_replica(row, sql, changed_at).map(|rows| rows == 1)
     }
 
     /// The key has this row now, whatever it had before.
     pub(in crate::catalog) fn put_replica(&self, row: &ReplicaRow) -> Result<()> {
+        self.put_replica_as_of(row, self.now())
+    }
+
+    /// The same for a row that is as it is since then.
+    pub(super) fn put_replica_as_of(&self, row: &ReplicaRow, changed_at: Timestamp) -> Result<()> {
         let sql = concat!(
             "INSERT OR REPLACE INTO replica (",
             columns!(),
             ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
         );
-        self.write_replica(row, sql).map(drop)
+        self.write_replica(row, sql, changed_at).map(drop)
     }
 
-    fn write_replica(&self, row: &ReplicaRow, sql: &str) -> Result<usize> {
+    fn write_replica(&self, row: &ReplicaRow, sql: &str, changed_at: Timestamp) -> Result<usize> {
         self.execute(
             sql,
             params![
@@ -148,7 +153,7 @@ impl Tx<'_> {
                 row.native_ino.cast_signed(),
                 row.linked,
                 row.write_id,
-                self.now().0,
+                changed_at.0,
             ],
         )
     }

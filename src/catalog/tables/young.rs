@@ -25,6 +25,8 @@ pub(in crate::catalog) struct YoungFile {
     pub replica: ReplicaRow,
     /// Its directory's time since then.
     pub made: Timestamp,
+    /// An older look at the tier says nothing of it.
+    changed_at: Timestamp,
     /// Counts changes: rows that were written meanwhile may be older.
     edition: u32,
     /// Rows of an earlier edition are in the tables.
@@ -38,8 +40,10 @@ impl YoungFile {
         inode: Inode,
         replica: ReplicaRow,
         made: Timestamp,
+        now: Timestamp,
     ) -> Self {
-        Self { parent, name: name.to_vec(), inode, replica, made, edition: 0, stored: false }
+        let name = name.to_vec();
+        Self { parent, name, inode, replica, made, changed_at: now, edition: 0, stored: false }
     }
 }
 
@@ -80,8 +84,10 @@ impl Young {
         ino: Ino,
         content: Content,
         version: &Version,
+        now: Timestamp,
     ) -> Option<Generation> {
         let file = self.files.get_mut(&ino.0)?;
+        file.changed_at = now;
         file.inode.write_in_place(content);
         file.replica.generation = file.inode.generation.0;
         file.replica.version = Some(version.0.to_vec());
@@ -116,7 +122,7 @@ impl Tx<'_> {
         for file in files {
             if file.stored {
                 self.update_inode(&file.inode)?;
-                self.put_replica(&file.replica)?;
+                self.put_replica_as_of(&file.replica, file.changed_at)?;
             } else {
                 self.insert_young(file)?;
                 touched.insert(file.parent, file.made);
@@ -132,15 +138,15 @@ impl Tx<'_> {
             return Ok(());
         }
         self.insert_inode(&file.inode)?;
-        self.own_key(&file.replica)
+        self.own_key(&file.replica, file.changed_at)
     }
 
-    /// What was just made natively answers for its key, whatever row that had.
-    pub(in crate::catalog) fn own_key(&self, row: &ReplicaRow) -> Result<()> {
-        if !self.insert_replica(row)? {
+    /// What was made natively answers for its key since then, whatever row that had.
+    pub(in crate::catalog) fn own_key(&self, row: &ReplicaRow, since: Timestamp) -> Result<()> {
+        if !self.insert_replica(row, since)? {
             // What the old row spoke of is gone, or the file could not have been made.
             self.drop_delete(row.place, &row.name)?;
-            self.put_replica(row)?;
+            self.put_replica_as_of(row, since)?;
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ impl Catalog {
         content: Content,
         version: &Version,
     ) -> Result<Generation> {
-        let young = |state: &mut State| state.young.wrote(ino, content, version);
+        let young = |state: &mut State, now| state.young.wrote(ino, content, version, now);
         if let Some(generation) = self.engine.quick_change(young) {
             return Ok(generation);
         }

@@ -6,7 +6,7 @@ use crate::catalog::tables::{Order, ReplicaRow, State, Tx, Why, YoungFile};
 use crate::catalog::{Inode, NewBytes, NewInode, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::tier::NativeId;
-use crate::types::{Attr, FileKind, Generation, Ino, TierId, Version, name_is_valid};
+use crate::types::{Attr, FileKind, Generation, Ino, TierId, Timestamp, Version, name_is_valid};
 
 /// The content every inode starts with.
 const FIRST: Generation = Generation(1);
@@ -17,7 +17,7 @@ impl Catalog {
     /// tier, and take over doomed or stale rows of the key.
     pub fn create(&self, new: &NewInode<'_>) -> Result<Inode> {
         name_is_valid(new.name)?;
-        if let Some(young) = self.engine.quick_change(|state| create_young(state, new)) {
+        if let Some(young) = self.engine.quick_change(|state, now| create_young(state, new, now)) {
             return Ok(young);
         }
         let native = matches!(new.bytes, NewBytes::Native { .. });
@@ -26,7 +26,7 @@ impl Catalog {
 }
 
 /// A native file in a directory that is remembered, with a name that is known to be free: its rows can wait.
-fn create_young(state: &mut State, new: &NewInode<'_>) -> Option<Inode> {
+fn create_young(state: &mut State, new: &NewInode<'_>, now: Timestamp) -> Option<Inode> {
     let NewBytes::Native { tier, version, native, mtime } = &new.bytes else { return None };
     let remembered = state.has_directory(new.parent) && state.lacks(new.parent, new.name);
     if new.kind != FileKind::Regular || native.nlink != 1 || !remembered || state.young.is_full() {
@@ -37,7 +37,7 @@ fn create_young(state: &mut State, new: &NewInode<'_>) -> Option<Inode> {
     inode.attr.blocks = native.blocks;
     inode.attr.mtime = *mtime;
     let replica = native_row(&inode, place.id.0, new.name, version, *native);
-    state.add_young(YoungFile::new(new.parent, new.name, inode.clone(), replica, new.now));
+    state.add_young(YoungFile::new(new.parent, new.name, inode.clone(), replica, new.now, now));
     Some(inode)
 }
 
@@ -97,7 +97,7 @@ impl Tx<'_> {
         if inode.attr.kind == FileKind::Directory {
             return self.own_directory(inode.attr.ino, place, new.name, tier);
         }
-        self.own_key(&native_row(inode, place, new.name, version, native))
+        self.own_key(&native_row(inode, place, new.name, version, native), self.now())
     }
 
     fn own_directory(&self, ino: Ino, parent: i64, name: &[u8], tier: TierId) -> Result<()> {

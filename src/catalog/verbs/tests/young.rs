@@ -82,11 +82,11 @@ fn what_was_written_during_the_commit_is_not_lost() {
     inode.attr.ino = bed.catalog.engine.write(|tx| tx.take_ino()).unwrap();
     let row = ReplicaRow { version: Some(b"7".to_vec()), ..ReplicaRow::new(place.0, b"f", inode.attr.ino.0) };
     let mut young = Young::default();
-    young.add(YoungFile::new(dir, b"f", inode.clone(), row, bed.now()));
+    young.add(YoungFile::new(dir, b"f", inode.clone(), row, bed.now(), bed.now()));
     let write = |files: &[YoungFile]| bed.catalog.engine.write(|tx| tx.write_young(files)).unwrap();
 
     let taken = young.snapshot();
-    let generation = young.wrote(inode.attr.ino, bed.content(9), &version(8)).unwrap();
+    let generation = young.wrote(inode.attr.ino, bed.content(9), &version(8), bed.now()).unwrap();
     write(&taken);
     young.written(&taken);
     let rest = young.snapshot();
@@ -123,8 +123,11 @@ fn many_creators_beside_the_commit() {
     std::thread::scope(|scope| {
         for (n, &dir) in (0..).zip(&dirs) {
             let bed = &bed;
-            scope
-                .spawn(move || (0..EACH).for_each(|i| drop(bed.native(dir, &format!("f{i}"), n * EACH + i))));
+            scope.spawn(move || {
+                for i in 0..EACH {
+                    bed.native(dir, &format!("f{i}"), n * EACH + i);
+                }
+            });
         }
     });
     for dir in dirs {
