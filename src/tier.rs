@@ -58,6 +58,8 @@ pub struct Capabilities {
     pub empty_directories: bool,
     /// The tier takes writes at all.
     pub writable: bool,
+    /// Written bytes, and what is wrong with them, may wait on this machine until close(2) (NFS, SMB, Lustre).
+    pub deferred_writes: bool,
 }
 
 /// One object or file on a tier.
@@ -325,6 +327,13 @@ pub trait Resident: Send + Sync {
     /// # Errors
     /// As fstat(2).
     fn stat_open(&self, file: &File) -> Result<Object>;
+
+    /// What close(2) says of the writes so far, on a tier with [`Capabilities::deferred_writes`]. It may take
+    /// as long as they take to arrive.
+    ///
+    /// # Errors
+    /// As close(2): what went wrong with writes that had been taken.
+    fn report_writes(&self, file: &File) -> Result<()>;
 
     /// Makes a directory. Its parent must exist.
     ///

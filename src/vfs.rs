@@ -51,7 +51,7 @@ pub use directory::{DirectoryHandle, Listed, More};
 pub use facts::{Copy, CopyRole, FileFacts, NativePath};
 pub use handle::FileHandle;
 pub use io::ReadAnswer;
-pub use open::{Opened, Released};
+pub use open::{Close, Opened, Released};
 pub use open_file::OpenFileId;
 pub use settle::Settled;
 
@@ -150,6 +150,8 @@ pub struct Vfs {
     path_epoch: AtomicU64,
     next_open_file: AtomicU64,
     passthrough: AtomicBool,
+    /// User and group of this process: what it makes is theirs at first.
+    daemon: (u32, u32),
 }
 
 impl std::fmt::Debug for Vfs {
@@ -169,6 +171,7 @@ impl Vfs {
             path_epoch: AtomicU64::new(0),
             next_open_file: AtomicU64::new(1),
             passthrough: AtomicBool::new(parts.mode == IoMode::Passthrough),
+            daemon: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
             parts,
         }
     }

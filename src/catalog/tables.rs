@@ -10,6 +10,7 @@ mod replicas;
 mod steps;
 mod young;
 
+use crate::catalog::Place;
 use crate::error::{Error, Kind, Result};
 use crate::types::{Timestamp, Version};
 use directories::Directories;
@@ -39,7 +40,7 @@ pub(super) struct State {
     /// (directory, tier) → its native place.
     natives: LruCache<(u64, u32), i64>,
     /// Directory → its places, oldest first.
-    owned: LruCache<u64, Arc<[PlaceRow]>>,
+    owned: LruCache<u64, Owned>,
     tiers: Option<Arc<[TierPlaces]>>,
     names: Names,
     directories: Directories,
@@ -48,6 +49,14 @@ pub(super) struct State {
     counters: HashMap<Counter, (i64, i64)>,
     /// The current transaction changed what is cached above.
     touched: bool,
+}
+
+/// The places of a directory.
+#[derive(Debug)]
+struct Owned {
+    rows: Arc<[PlaceRow]>,
+    /// With their keys, once somebody asked.
+    places: Option<Arc<[Place]>>,
 }
 
 impl Default for State {

@@ -3,7 +3,7 @@
 use super::convert::{errno, file_attr, file_type, rename_mode, time_change};
 use super::dispatch::{Refuse, Shared, log};
 use crate::types::{AttrChange, Ino};
-use crate::vfs::{self, Entry, More, Opened, ReadAnswer, SetAttr};
+use crate::vfs::{self, Close, Entry, More, Opened, ReadAnswer, SetAttr};
 use fuser::{
     AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -98,15 +98,29 @@ impl Shared {
     }
 }
 
-fn open_flags(opened: &Opened) -> FopenFlags {
-    if opened.keep_cache { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() }
+fn open_flags(opened: &Opened, backing: Option<&Arc<BackingId>>) -> FopenFlags {
+    let mut flags = FopenFlags::empty();
+    // The kernel's own pages are no part of passthrough.
+    flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache && backing.is_none());
+    flags.set(FopenFlags::FOPEN_NOFLUSH, is_silent(opened.close, backing));
+    flags
+}
+
+fn is_silent(close: Close, backing: Option<&Arc<BackingId>>) -> bool {
+    match close {
+        Close::Told => false,
+        Close::SilentIfPassthrough => backing.is_some(),
+        Close::Silent => true,
+    }
 }
 
 fn answer_open(shared: &Shared, reply: ReplyOpen, opened: Opened) {
     let number = FileHandle(opened.handle.0);
-    match shared.backing(&reply, &opened) {
-        Some(backing) => reply.opened_passthrough(number, FopenFlags::empty(), &backing),
-        None => reply.opened(number, open_flags(&opened)),
+    let backing = shared.backing(&reply, &opened);
+    let flags = open_flags(&opened, backing.as_ref());
+    match backing {
+        Some(backing) => reply.opened_passthrough(number, flags, &backing),
+        None => reply.opened(number, flags),
     }
 }
 
@@ -300,16 +314,13 @@ impl fuser::Filesystem for Mount {
             |shared, reply, (entry, opened)| {
                 let number = FileHandle(opened.handle.0);
                 let attr = file_attr(&entry.attr);
-                match shared.backing(&reply, &opened) {
-                    Some(backing) => reply.created_passthrough(
-                        &entry.ttl,
-                        &attr,
-                        GENERATION,
-                        number,
-                        FopenFlags::empty(),
-                        &backing,
-                    ),
-                    None => reply.created(&entry.ttl, &attr, GENERATION, number, open_flags(&opened)),
+                let backing = shared.backing(&reply, &opened);
+                let flags = open_flags(&opened, backing.as_ref());
+                match backing {
+                    Some(backing) => {
+                        reply.created_passthrough(&entry.ttl, &attr, GENERATION, number, flags, &backing);
+                    }
+                    None => reply.created(&entry.ttl, &attr, GENERATION, number, flags),
                 }
             },
         );

@@ -111,6 +111,7 @@ impl Tier for Restricted {
             xattrs: false,
             special_files: false,
             case_sensitive: false,
+            deferred_writes: true,
             ..self.inner.capabilities()
         }
     }
@@ -214,6 +215,10 @@ impl Resident for Restricted {
 
     fn stat_open(&self, file: &File) -> Result<Object> {
         self.native()?.stat_open(file).map(poor_object)
+    }
+
+    fn report_writes(&self, file: &File) -> Result<()> {
+        self.native()?.report_writes(file)
     }
 
     fn mkdir(&self, key: &Key, mode: u32) -> Result<()> {

@@ -78,7 +78,7 @@ impl Vfs {
         let ino = inode.attr.ino;
         let held: Vec<_> = if inode.attr.kind == FileKind::Directory {
             let places = self.catalog().places(ino)?;
-            places.into_iter().map(|place| (place.tier, place.key, false)).collect()
+            places.iter().map(|place| (place.tier, place.key.clone(), false)).collect()
         } else {
             let replicas = self.catalog().replicas(ino)?;
             let ours = replicas.into_iter().filter(|replica| replica.generation == inode.generation);

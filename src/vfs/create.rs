@@ -130,10 +130,10 @@ impl Vfs {
 
     /// What the daemon must change of a file that it just made with its own ids.
     fn correction(&self, owner: Owner) -> AttrChange {
-        let mine = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let (uid, gid) = self.daemon;
         AttrChange {
-            uid: (owner.uid != mine.0).then_some(owner.uid),
-            gid: (owner.gid != mine.1).then_some(owner.gid),
+            uid: (owner.uid != uid).then_some(owner.uid),
+            gid: (owner.gid != gid).then_some(owner.gid),
             // chown clears these bits, and create(2) takes only the nine others.
             mode: (owner.mode & 0o7000 != 0).then_some(owner.mode),
             ..AttrChange::default()

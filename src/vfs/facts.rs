@@ -145,7 +145,7 @@ impl Vfs {
     pub fn native_path(&self, ino: Ino) -> Result<NativePath> {
         let inode = self.catalog().inode(ino)?;
         if inode.attr.kind == FileKind::Directory {
-            for place in self.catalog().places(ino)? {
+            for place in self.catalog().places(ino)?.iter() {
                 if self.resident(place.tier).is_some() {
                     return self.on_tier(place.tier, &place.key);
                 }

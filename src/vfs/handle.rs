@@ -3,6 +3,7 @@
 use super::directory::DirectoryHandle;
 use super::node::Node;
 use crate::error::{Error, Kind, Result};
+use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ pub struct Handle {
 #[derive(Debug, Default)]
 pub struct Handles {
     next: AtomicU64,
-    files: RwLock<HashMap<u64, Arc<Handle>>>,
-    directories: RwLock<HashMap<u64, Arc<DirectoryHandle>>>,
+    files: RwLock<HashMap<u64, Arc<Handle>, RandomState>>,
+    directories: RwLock<HashMap<u64, Arc<DirectoryHandle>, RandomState>>,
 }
 
 fn bad_handle() -> Error {

@@ -127,7 +127,7 @@ impl Vfs {
     /// # Errors
     /// As fsync(2).
     pub fn fsync_directory(&self, ino: Ino) -> Result<()> {
-        for place in self.catalog().places(ino)? {
+        for place in self.catalog().places(ino)?.iter() {
             if let Some(resident) = self.resident(place.tier) {
                 resident.sync_directory(&place.key)?;
             }

@@ -3,6 +3,7 @@
 use super::open_file::OpenFile;
 use crate::catalog::{Content, PlaceId};
 use crate::types::{Generation, Ino, Key};
+use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -116,7 +117,7 @@ impl Node {
 /// All nodes, sharded by inode number.
 #[derive(Debug)]
 pub struct NodeTable {
-    shards: Vec<Mutex<HashMap<Ino, Arc<Node>>>>,
+    shards: Vec<Mutex<HashMap<Ino, Arc<Node>, RandomState>>>,
 }
 
 impl Default for NodeTable {
@@ -126,7 +127,7 @@ impl Default for NodeTable {
 }
 
 impl NodeTable {
-    fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, Arc<Node>>> {
+    fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, Arc<Node>, RandomState>> {
         &self.shards[ino.0 as usize % SHARDS]
     }
 

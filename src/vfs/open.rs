@@ -4,7 +4,7 @@ use super::handle::{FileHandle, Handle};
 use super::node::{FileState, Node};
 use super::open_file::{Bytes, OpenFile, OpenFileId, content_of};
 use super::write_open::{Begun, truncate_if};
-use super::{Caller, IoMode, Vfs};
+use super::{Caller, IoMode, Vfs, Wait};
 use crate::catalog::{Inode, Replica, WriteState};
 use crate::data::{FillStart, Identity, Reader, Source};
 use crate::error::{Error, Kind, Result};
@@ -28,6 +28,20 @@ pub struct Opened {
     pub passthrough: Option<Arc<File>>,
     /// Pages that the kernel has of the inode are still right.
     pub keep_cache: bool,
+    /// Whether a close must come here before it is answered.
+    pub close: Close,
+}
+
+/// What close(2) of a handle has to tell, beside its RELEASE, for which no program waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// A close row, or what became of the writes.
+    Told,
+    /// Nothing, if the kernel writes the file itself: the bytes are where they belong. (A file that is renamed
+    /// to another home before its close gets its close row with the RELEASE.)
+    SilentIfPassthrough,
+    /// Nothing: the handle only reads.
+    Silent,
 }
 
 /// What a release ended.
@@ -126,7 +140,16 @@ impl Vfs {
         let keep_cache = state.cached_generation.replace(open.generation) == Some(open.generation);
         let handle = self.handles.add_file(Handle { node: node.clone(), writes });
         let passthrough = open.file().filter(|_| open.passes_through()).cloned();
-        Opened { handle, id: open.id, passthrough, keep_cache }
+        let close = match &open.bytes {
+            _ if !writes => Close::Silent,
+            Bytes::Native { tier, .. } if !self.defers_writes(*tier) => Close::SilentIfPassthrough,
+            _ => Close::Told,
+        };
+        Opened { handle, id: open.id, passthrough, keep_cache, close }
+    }
+
+    fn defers_writes(&self, tier: TierId) -> bool {
+        self.parts.tiers.find(tier).is_none_or(|tier| tier.capabilities().deferred_writes)
     }
 
     pub(super) fn open_file(&self, bytes: Bytes, generation: Generation) -> Arc<OpenFile> {
@@ -171,7 +194,7 @@ impl Vfs {
         if let Some(hot) = self.find_hot(rule, remote, inode.attr.size)? {
             return Ok(self.open_file(hot, inode.generation));
         }
-        if caller.wait == super::Wait::Never {
+        if caller.wait == Wait::Never {
             return Err(Kind::WouldBlock.into());
         }
         let reader = self.stream(rule, remote, inode)?;
@@ -262,15 +285,35 @@ impl Vfs {
     ///
     /// # Errors
     /// What the catalog or the file system under the bytes says.
-    pub fn flush(&self, _caller: &Caller, handle: FileHandle) -> Result<()> {
+    pub fn flush(&self, caller: &Caller, handle: FileHandle) -> Result<()> {
         let handle = self.handles.file(handle)?;
         if !handle.writes {
             return Ok(());
         }
         let node = &handle.node;
+        let Some(open) = node.file.lock().open.clone() else { return Ok(()) };
+        let arrived = self.report_writes(caller, &open);
+        if arrived.as_ref().is_err_and(|error| error.kind() == Kind::WouldBlock) {
+            return arrived;
+        }
         let mut state = node.file.lock();
         let Some(open) = state.open.clone() else { return Ok(()) };
-        self.record_content(node, &mut state, &open)
+        self.record_content(node, &mut state, &open)?;
+        arrived
+    }
+
+    /// What became of the writes, where only a close says so.
+    fn report_writes(&self, caller: &Caller, open: &OpenFile) -> Result<()> {
+        let (Bytes::Native { file, tier } | Bytes::Staged { file, tier }) = &open.bytes else {
+            return Ok(());
+        };
+        if !self.defers_writes(*tier) {
+            return Ok(());
+        }
+        match caller.wait {
+            Wait::Never => Err(Kind::WouldBlock.into()),
+            Wait::Allowed => self.resident(*tier).ok_or(Kind::Absent)?.report_writes(file),
+        }
     }
 
     /// Tells the catalog what the file is now, if that is news.

@@ -24,19 +24,18 @@ impl Vfs {
     pub(super) fn refresh_name(&self, caller: &Caller, dir: &Node, name: &[u8]) -> Result<()> {
         let path = self.child_path(dir.ino, name)?;
         let window = self.rule(&path).revalidate;
-        let native = self.directory_path(dir.ino)?;
-        let reach = self.parts.rules.tiers_under(&path);
-        for place in self.catalog().places(dir.ino)? {
-            // No rule places this name on that tier, so it has no say, and must not be waited for.
-            if !reach.contains(&place.tier) && place.key == *native {
-                continue;
-            }
+        for place in self.catalog().places(dir.ino)?.iter() {
             let now = self.parts.clock.monotonic();
             let fresh = |state: &PlaceState| state.is_fresh(name, now, window);
             if dir.namespace.lock().places.get(&place.id).is_some_and(fresh) {
                 continue;
             }
-            match self.look_at(caller, dir, &place, name, &path) {
+            // No rule places this name on that tier, so it has no say, and must not be waited for.
+            let has_say = self.parts.rules.tiers_under(&path).contains(&place.tier);
+            if !has_say && place.key == *self.directory_path(dir.ino)? {
+                continue;
+            }
+            match self.look_at(caller, dir, place, name, &path) {
                 Ok(()) => {
                     dir.namespace.lock().places.entry(place.id).or_default().looked_at(name, now);
                 }
@@ -203,17 +202,17 @@ impl Vfs {
     pub(super) fn refresh_directory(&self, caller: &Caller, dir: &Node) -> Result<()> {
         let path = self.directory_path(dir.ino)?;
         let window = self.rule(&path).revalidate;
-        for place in self.catalog().places(dir.ino)? {
-            if self.is_whole(dir, &place, window) {
+        for place in self.catalog().places(dir.ino)?.iter() {
+            if self.is_whole(dir, place, window) {
                 continue;
             }
             let result = match self.resident(place.tier) {
                 Some(resident) => {
-                    self.list(dir, &place, &path, |from| resident.read_directory(&place.key, from, PAGE))
+                    self.list(dir, place, &path, |from| resident.read_directory(&place.key, from, PAGE))
                 }
                 None => {
                     let tier = self.parts.tiers.get(place.tier)?;
-                    self.list(dir, &place, &path, |from| {
+                    self.list(dir, place, &path, |from| {
                         self.wait_for(caller, tier.list(&place.key, b"", from, PAGE))
                     })
                 }
@@ -236,7 +235,7 @@ impl Vfs {
         let node = self.nodes.get(dir);
         let places = self.catalog().places(dir)?;
         let mut state = node.namespace.lock();
-        for place in places {
+        for place in places.iter() {
             state.places.entry(place.id).or_default().whole = Some(began);
         }
         Ok(())

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 /// Enough names to know that a directory is not empty.
 const A_FEW: usize = 16;
+use std::sync::Arc;
 
 impl Vfs {
     /// Takes the name of anything but a directory away.
@@ -80,7 +81,7 @@ impl Vfs {
         }
         let places = self.check_empty(caller, inode.attr.ino)?;
         let mut gone = Vec::new();
-        for place in &places {
+        for place in places.iter() {
             let Some(resident) = self.resident(place.tier) else { continue };
             match resident.rmdir(&place.key) {
                 Err(error) if error.kind() != Kind::NotFound => {
@@ -108,13 +109,13 @@ impl Vfs {
     }
 
     /// Asks every tier that has the directory whether something is in it.
-    pub(super) fn check_empty(&self, caller: &Caller, dir: Ino) -> Result<Vec<Place>> {
+    pub(super) fn check_empty(&self, caller: &Caller, dir: Ino) -> Result<Arc<[Place]>> {
         if !self.catalog().is_empty(dir)? {
             return Err(Kind::NotEmpty.into());
         }
         let places = self.catalog().places(dir)?;
         let path = self.directory_path(dir)?;
-        for place in &places {
+        for place in places.iter() {
             self.look_for_names(caller, place, &path)?;
         }
         if !self.catalog().is_empty(dir)? {

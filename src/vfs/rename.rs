@@ -227,7 +227,7 @@ impl Vfs {
         let mut keys = Vec::new();
         let held: Vec<(TierId, Key)> = if inode.attr.kind == FileKind::Directory {
             let places = self.catalog().places(inode.attr.ino)?;
-            places.into_iter().map(|place| (place.tier, place.key)).collect()
+            places.iter().map(|place| (place.tier, place.key.clone())).collect()
         } else {
             // A key taken over from a replaced file still holds that one's bytes: the mover deletes it.
             let named = self.newest(inode)?.into_iter().filter(|replica| !replica.staged);

@@ -12,7 +12,8 @@ use crate::clock::ManualClock;
 use crate::data::{MemoryBudget, Owner};
 use crate::policy::placement::{Promote, Rule};
 use crate::tier::{
-    DirectoryKind, DirectoryOptions, DirectoryTier, Faults, Layer, MemoryTier, RenameMode, Tier, Writing,
+    DirectoryKind, DirectoryOptions, DirectoryTier, Faults, Layer, MemoryTier, RenameMode, Restricted, Tier,
+    Writing,
 };
 use crate::types::{Attrs, Condition, Key, Timestamp};
 use parking_lot::Mutex;
@@ -46,8 +47,9 @@ struct Bed {
     runtime: tokio::runtime::Runtime,
 }
 
-/// `b/**` lives on Blob, `k/**` too with hot copies on scratch, `h/**` on the share, the rest on scratch.
-fn rules(scratch: TierId, share: TierId, blob: TierId) -> Rules {
+/// `b/**` lives on Blob, `k/**` too with hot copies on scratch, `h/**` on the share, `p/**` on a poor one, the rest on
+/// scratch.
+fn rules(scratch: TierId, share: TierId, poor: TierId, blob: TierId) -> Rules {
     let rule = |index, pattern: &str, home, stage, hot: &[TierId], window| Rule {
         index,
         pattern: pattern.into(),
@@ -62,7 +64,8 @@ fn rules(scratch: TierId, share: TierId, blob: TierId) -> Rules {
         rule(0, "b/**", blob, scratch, &[], BLOB_WINDOW),
         rule(1, "k/**", blob, scratch, &[scratch], BLOB_WINDOW),
         rule(2, "h/**", share, share, &[], SCRATCH_WINDOW),
-        rule(3, "**", scratch, scratch, &[], SCRATCH_WINDOW),
+        rule(3, "p/**", poor, scratch, &[], SCRATCH_WINDOW),
+        rule(4, "**", scratch, scratch, &[], SCRATCH_WINDOW),
     ])
     .unwrap()
 }
@@ -96,9 +99,10 @@ impl Bed {
         let root = tempfile::tempdir().unwrap();
         let catalog = Arc::new(Catalog::open(&Location::Memory, clock.clone()).unwrap());
         let id = |name| catalog.register_tier(name, name).unwrap().id;
-        let (scratch, share, blob) = (id("scratch"), id("share"), id("blob"));
+        let (scratch, share, blob, poor) = (id("scratch"), id("share"), id("blob"), id("poor"));
         let scratch_tier = directory(root.path(), "scratch", &clock);
         let share_tier = directory(root.path(), "share", &clock);
+        let poor_tier: Arc<dyn Tier> = Arc::new(Restricted::new(directory(root.path(), "poor", &clock)));
         let blobs = MemoryTier::new("blob", clock.clone());
         let faults = Faults::default();
         let blob_tier = faults.layer().over(Arc::new(blobs.clone()));
@@ -117,8 +121,9 @@ impl Bed {
                 (scratch, scratch_tier),
                 (share, share_tier),
                 (blob, blob_tier),
+                (poor, poor_tier),
             ])),
-            rules: Arc::new(rules(scratch, share, blob)),
+            rules: Arc::new(rules(scratch, share, poor, blob)),
             stages,
             hots: HashMap::from([(scratch, Arc::new(hot))]),
             streams: Streams::new(MemoryBudget::new(16 << 20), runtime.handle().clone()),
@@ -131,7 +136,7 @@ impl Bed {
             facts: Arc::new(NoFacts),
         });
         let bed = Self { vfs, clock: manual, catalog, scratch, blob, blobs, faults, told, root, runtime };
-        for dir in ["b", "k", "h"] {
+        for dir in ["b", "k", "h", "p"] {
             bed.mkdir(dir);
         }
         for dir in ["b", "k"] {

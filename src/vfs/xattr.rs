@@ -54,7 +54,7 @@ impl Vfs {
     fn carriers(&self, inode: &Inode) -> Result<Vec<(TierId, Key)>> {
         let ino = inode.attr.ino;
         Ok(if inode.attr.kind == FileKind::Directory {
-            self.catalog().places(ino)?.into_iter().map(|place| (place.tier, place.key)).collect()
+            self.catalog().places(ino)?.iter().map(|place| (place.tier, place.key.clone())).collect()
         } else {
             let replicas = self.catalog().replicas(ino)?;
             replicas.into_iter().filter(|r| !r.staged).map(|r| (r.tier, r.key)).collect()

@@ -1,13 +1,13 @@
 //! `dentry` rows: names.
 
 use super::inodes::{self, inode_columns};
+use super::names::Cookies;
 use super::{Tx, corrupt};
 use crate::catalog::cookie::cookie;
 use crate::catalog::{DirEntry, Inode};
 use crate::error::{Error, Kind, Result};
 use crate::types::{Ino, Key};
 use rusqlite::{Row, params};
-use std::collections::HashSet;
 
 /// Names of a directory that are read at once: a fraction of a millisecond.
 const LEARNED_MAX: u32 = 2048;
@@ -78,7 +78,7 @@ impl Tx<'_> {
 
     /// A directory was just made: from now on new names in it are known to be new.
     pub(in crate::catalog) fn begin_names(&self, dir: Ino) {
-        self.state.borrow_mut().names.begin(dir.0, HashSet::new());
+        self.state.borrow_mut().names.begin(dir.0, Cookies::default());
     }
 
     /// The same for a directory that has names, unless they are many.

@@ -1,6 +1,5 @@
 //! What a new file must know of its directory, without a look at the tables.
 
-use super::places::DEEPEST;
 use super::{Counter, State, Tx, YoungFile};
 use crate::catalog::cookie::cookie;
 use crate::catalog::{Inode, Place};
@@ -8,6 +7,7 @@ use crate::error::Result;
 use crate::types::{Ino, TierId};
 use lru::LruCache;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 /// Directories remembered; one is about 200 bytes.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
@@ -88,24 +88,12 @@ impl State {
             Ino::ROOT => self.tiers.as_ref()?.iter().find(|row| row.tier == tier.0)?.root,
             _ => *self.natives.get(&(dir.0, tier.0))?,
         };
-        self.place(id)
+        self.places_of(dir)?.iter().find(|place| place.id.0 == id).cloned()
     }
 
     /// All places of a directory, if they are remembered.
-    pub(in crate::catalog) fn places_of(&mut self, dir: Ino) -> Option<Vec<Place>> {
-        let rows = self.owned.get(&dir.0)?.clone();
-        rows.iter().map(|row| self.place(row.id)).collect()
-    }
-
-    fn place(&mut self, id: i64) -> Option<Place> {
-        let mut rows = Vec::new();
-        let mut at = id;
-        while at != 0 && rows.len() < DEEPEST {
-            let row = self.places.get(&at)?.clone();
-            at = row.parent;
-            rows.push(row);
-        }
-        Place::from_rows(&rows).ok()
+    pub(in crate::catalog) fn places_of(&mut self, dir: Ino) -> Option<Arc<[Place]>> {
+        self.owned.get(&dir.0)?.places.clone()
     }
 }
 

@@ -4,6 +4,7 @@
 //! A remembered set holds at least the cookies of all names there are: names taken away and
 //! transactions undone leave theirs behind, which only costs a look.
 
+use foldhash::fast::RandomState;
 use lru::LruCache;
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -13,10 +14,13 @@ const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 /// Names of all of them together: about 8 MiB.
 const NAMES_MAX: usize = 1 << 19;
 
+/// The names of one directory.
+pub(super) type Cookies = HashSet<i64, RandomState>;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Names {
-    directories: LruCache<u64, HashSet<i64>>,
+    directories: LruCache<u64, Cookies>,
     count: usize,
 }
 
@@ -28,7 +32,7 @@ impl Default for Names {
 
 impl Names {
     /// These are all names of a directory.
-    pub(super) fn begin(&mut self, dir: u64, names: HashSet<i64>) {
+    pub(super) fn begin(&mut self, dir: u64, names: Cookies) {
         self.count += names.len();
         if let Some((_, old)) = self.directories.push(dir, names) {
             self.count -= old.len();
@@ -72,7 +76,7 @@ mod tests {
     fn lacks_only_what_never_came() {
         let mut names = Names::default();
         assert!(!names.lacks(7, 1), "an unknown directory may hold anything");
-        names.begin(7, HashSet::from([3]));
+        names.begin(7, [3].into_iter().collect());
         assert!(names.lacks(7, 1) && !names.lacks(7, 3));
         names.add(7, 1);
         assert!(!names.lacks(7, 1) && names.lacks(7, 2));
@@ -81,7 +85,7 @@ mod tests {
     #[test]
     fn the_names_of_all_directories_together_are_bounded() {
         let mut names = Names::default();
-        names.begin(7, HashSet::from([1]));
+        names.begin(7, [1].into_iter().collect());
         names.begin(8, (1..NAMES_MAX as i64).collect());
         names.add(8, -1);
         assert!(!names.has(7) && names.has(8), "the one used longest ago goes first");
@@ -92,8 +96,8 @@ mod tests {
     #[test]
     fn a_directory_that_begins_again_is_counted_once() {
         let mut names = Names::default();
-        names.begin(7, HashSet::from([1, 2]));
-        names.begin(7, HashSet::from([3]));
+        names.begin(7, [1, 2].into_iter().collect());
+        names.begin(7, [3].into_iter().collect());
         assert_eq!(names.count, 1);
     }
 }

@@ -1,6 +1,6 @@
 //! `place` rows: directories on tiers.
 
-use super::{Counter, Tx, corrupt, version};
+use super::{Counter, Owned, Tx, corrupt, version};
 use crate::catalog::{Place, PlaceId};
 use crate::error::{Error, Kind, Result};
 use crate::types::{Ino, Key, TierId, Version};
@@ -109,12 +109,26 @@ impl Tx<'_> {
     /// Places that `dir` owns, oldest first.
     pub(in crate::catalog) fn places_of(&self, dir: Ino) -> Result<Arc<[PlaceRow]>> {
         if let Some(known) = self.state.borrow_mut().owned.get(&dir.0) {
-            return Ok(Arc::clone(known));
+            return Ok(Arc::clone(&known.rows));
         }
         let sql = concat!("SELECT ", columns!(), " FROM place WHERE ino = ?1 AND ino <> 0 ORDER BY id");
         let rows: Arc<[PlaceRow]> = self.all(sql, [dir.0.cast_signed()], read)?.into();
-        self.state.borrow_mut().owned.put(dir.0, Arc::clone(&rows));
+        let owned = Owned { rows: Arc::clone(&rows), places: None };
+        self.state.borrow_mut().owned.put(dir.0, owned);
         Ok(rows)
+    }
+
+    /// The same as callers see them.
+    pub(in crate::catalog) fn places(&self, dir: Ino) -> Result<Arc<[Place]>> {
+        if let Some(known) = self.state.borrow_mut().places_of(dir) {
+            return Ok(known);
+        }
+        let rows = self.places_of(dir)?;
+        let places: Arc<[Place]> = rows.iter().map(|row| self.to_place(row.id)).collect::<Result<_>>()?;
+        if let Some(owned) = self.state.borrow_mut().owned.get_mut(&dir.0) {
+            owned.places = Some(Arc::clone(&places));
+        }
+        Ok(places)
     }
 
     pub(in crate::catalog) fn has_places(&self, dir: Ino) -> Result<bool> {

@@ -5,14 +5,15 @@ use crate::catalog::tables::Tx;
 use crate::catalog::{Place, PlaceId};
 use crate::error::{Error, Kind, Result};
 use crate::types::{Ino, TierId};
+use std::sync::Arc;
 
 impl Catalog {
     /// The directory's places on all tiers.
-    pub fn places(&self, dir: Ino) -> Result<Vec<Place>> {
+    pub fn places(&self, dir: Ino) -> Result<Arc<[Place]>> {
         if let Some(known) = self.engine.quick(|state| state.places_of(dir)) {
             return Ok(known);
         }
-        self.engine.read(|tx| tx.places_of(dir)?.iter().map(|row| tx.to_place(row.id)).collect())
+        self.engine.read(|tx| tx.places(dir))
     }
 
     /// One place.
@@ -37,7 +38,11 @@ impl Catalog {
         if let Some(known) = self.engine.quick(|state| state.native_place(dir, tier)) {
             return Ok(Some(known));
         }
-        self.engine.read(|tx| tx.native(dir, tier.0)?.map(|id| tx.to_place(id)).transpose())
+        self.engine.read(|tx| {
+            // Remembered for the next time.
+            tx.places(dir)?;
+            tx.native(dir, tier.0)?.map(|id| tx.to_place(id)).transpose()
+        })
     }
 
     /// Places directly inside `place`, whoever owns them.

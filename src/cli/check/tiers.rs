@@ -149,6 +149,7 @@ mod tests {
         case_sensitive: true,
         empty_directories: true,
         writable: true,
+        deferred_writes: false,
     };
 
     #[test]

@@ -110,11 +110,11 @@ pub(crate) fn strays(context: &Context, dir: Ino) -> Result<Vec<Place>> {
     let Some(path) = context.catalog.path(dir)? else { return Ok(Vec::new()) };
     let wanted = context.rules().tiers_under(&path);
     let mut strays = Vec::new();
-    for place in context.catalog.places(dir)? {
+    for place in context.catalog.places(dir)?.iter() {
         let native = context.catalog.native_place(dir, place.tier)?;
         let is_native = native.is_some_and(|native| native.id == place.id);
         if conflict::is_known(context, place.tier) && !(is_native && wanted.contains(&place.tier)) {
-            strays.push(place);
+            strays.push(place.clone());
         }
     }
     Ok(strays)

@@ -33,6 +33,7 @@ pub(super) fn assumed(root: Option<&Root>, kind: DirectoryKind) -> Capabilities 
         case_sensitive: !poor,
         empty_directories: true,
         writable: false,
+        deferred_writes: filesystem::defers_writes(&fs_type),
     }
 }
 
@@ -80,6 +81,7 @@ fn attempt(root: &Root, place: &Key) -> Result<Capabilities> {
         case_sensitive: root.stat(&place.join("case")?).is_err(),
         empty_directories: true,
         writable: true,
+        deferred_writes: filesystem::defers_writes(&filesystem::name(&file)),
     })
 }
 

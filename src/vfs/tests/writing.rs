@@ -274,3 +274,44 @@ fn an_unchanged_passed_through_file_is_taken_back() {
     assert_eq!((bed.inode(ino).generation, bed.inode(ino).state), (before.generation, WriteState::Clean));
     assert!(bed.staged(ino).is_none());
 }
+
+#[test]
+fn only_a_close_with_something_to_tell_comes_to_the_daemon() {
+    let bed = Bed::with_mode(IoMode::Passthrough);
+    bed.put("f", "one");
+    bed.put("b/f", "one");
+    let close = |path: &str, flags| {
+        let opened = bed.vfs.open(&ME, bed.ino(path), flags).unwrap();
+        bed.vfs.release(&ME, opened.handle).unwrap();
+        opened.close
+    };
+    assert_eq!(close("f", libc::O_RDONLY), Close::Silent);
+    assert_eq!(close("f", libc::O_RDWR), Close::SilentIfPassthrough);
+    assert_eq!(close("b/f", libc::O_RDONLY), Close::Silent);
+    assert_eq!(close("b/f", libc::O_RDWR), Close::Told, "the close row comes before the answer");
+}
+
+#[test]
+fn a_silent_close_is_known_after_its_release() {
+    let bed = Bed::with_mode(IoMode::Passthrough);
+    let ino = bed.put("f", "one");
+    let before = bed.inode(ino);
+    let handle = bed.open("f", libc::O_RDWR);
+    bed.vfs.write(handle, 0, b"twice").unwrap();
+    bed.vfs.release(&ME, handle).unwrap();
+    let after = bed.inode(ino);
+    assert!(after.generation > before.generation);
+    assert_eq!(after.attr.size, 5);
+}
+
+#[test]
+fn a_close_on_a_tier_that_defers_writes_waits_for_them_elsewhere() {
+    let bed = Bed::new();
+    let handle = bed.create("p/f").1;
+    let hasty = Caller { wait: Wait::Never, ..ME };
+    assert_eq!(bed.vfs.flush(&hasty, handle).unwrap_err().kind(), Kind::WouldBlock);
+    bed.vfs.write(handle, 0, b"one").unwrap();
+    bed.close(handle);
+    assert_eq!(bed.cat("p/f"), "one");
+    assert_eq!(bed.inode(bed.ino("p/f")).attr.size, 3);
+}

@@ -59,7 +59,7 @@ fn foreign_names_are_imported_with_what_the_tier_says_of_them() {
     assert_eq!((inode(b"link").target.unwrap(), inode(b"link").attr.size), (b"to/there".to_vec(), 8));
     assert_eq!((inode(b"bare").attr.mode, inode(b"bare").attr.uid), (0o640, 7));
     assert_eq!((inode(b"dir").attr.mode, bed.catalog.inode(Ino::ROOT).unwrap().attr.nlink), (0o750, 3));
-    let place = bed.catalog.places(inode(b"dir").attr.ino).unwrap().remove(0);
+    let place = bed.catalog.places(inode(b"dir").attr.ino).unwrap()[0].clone();
     assert_eq!((place.key.to_string(), place.listed), ("dir".to_owned(), false));
     let root = bed.catalog.place(bed.root(bed.blob)).unwrap();
     assert!(root.listed && root.version == Some(version(99)));
@@ -256,7 +256,7 @@ fn a_prefix_that_moved_away_imports_nothing_under_its_old_name() {
     rename::rename(&bed, (Ino::ROOT, "a"), (Ino::ROOT, "b"), Some("d"));
     everything(&bed, blob, &[&prefix("a")]);
     assert_eq!((bed.lookup(Ino::ROOT, "a"), bed.lookup(Ino::ROOT, "b")), (None, Some(a)));
-    let old = bed.catalog.places(a).unwrap().remove(0);
+    let old = bed.catalog.places(a).unwrap()[0].clone();
     everything(&bed, old.id, &[&file("f", 1)]);
     let child = bed.lookup(a, "f").unwrap();
     assert_eq!(bed.keys(child), ["a/f"]);

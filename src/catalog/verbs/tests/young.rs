@@ -144,6 +144,7 @@ fn names_of_a_directory_found_on_a_tier_are_learned() {
     bed.native(dir, "first", 1);
     bed.catalog.sync().unwrap();
     bed.catalog.inode(dir).unwrap();
+    bed.catalog.native_place(dir, bed.scratch).unwrap();
     let made = while_young(&bed, || (bed.native(dir, "f", 7), young(&bed)));
     assert_eq!(made.1, 1);
     assert_eq!(kind_of(bed.make(dir, "there", FileKind::Directory, NewBytes::CatalogOnly)), Kind::Exists);
