@@ -105,6 +105,7 @@ impl Config {
             promote: rule.promote,
             revalidate: rule.revalidate,
             settle: rule.settle,
+            order: rule.order,
         });
         Rules::new(specs.collect())
             .unwrap_or_else(|(at, wrong)| unreachable!("rule {at} was checked, but {wrong}"))

@@ -7,6 +7,7 @@ mod changes;
 mod large;
 mod links_and_times;
 mod names;
+mod order;
 mod signing_in;
 mod trouble;
 mod two_mounts;
