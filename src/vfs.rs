@@ -29,6 +29,7 @@ mod settle;
 mod stage;
 #[cfg(test)]
 mod tests;
+mod warm;
 mod write_open;
 mod xattr;
 
@@ -54,6 +55,7 @@ pub use io::ReadAnswer;
 pub use open::{Opened, Released};
 pub use open_file::OpenFileId;
 pub use settle::Settled;
+pub use warm::Warming;
 
 /// Whether an operation may wait for a slow tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod order;
 mod signing_in;
 mod trouble;
 mod two_mounts;
+mod warm;
 
 use crate::support::blob_server::BlobServer;
 use crate::support::{Mount, Tiers};

@@ -27,16 +27,6 @@ pub struct AzureBlob {
 }
 
 impl AzureBlob {
-    /// Moves `key` to another access tier; out of `Archive` this starts a rehydration of hours.
-    ///
-    /// # Errors
-    /// [`Kind::NotFound`], [`Kind::Archived`] while a rehydration is under way.
-    pub async fn set_access_tier(&self, key: &Key, access_tier: &str) -> Result<()> {
-        let blob = self.blob(key)?;
-        let set = self.client.set_tier(&blob, access_tier).await;
-        set.map_err(|failure| self.error(failure, "set the access tier of", key))
-    }
-
     pub(super) fn blob(&self, key: &Key) -> Result<String> {
         self.names.blob(key).map_err(|error| error.context(self.what("name", key)))
     }
@@ -247,6 +237,11 @@ impl Tier for AzureBlob {
         let blob = self.blob(key)?;
         let set = self.replace_metadata(&blob, version, attrs).await;
         set.map_err(|failure| self.error(failure, "set attributes of", key))
+    }
+
+    async fn rehydrate(&self, key: &Key) -> Result<()> {
+        let blob = self.blob(key)?;
+        self.client.rehydrate(&blob).await.map_err(|failure| self.error(failure, "rehydrate", key))
     }
 
     async fn usage(&self) -> Result<Usage> {

@@ -9,7 +9,7 @@ use super::attributes;
 use super::azrest::{Listing, Properties};
 use super::names::Names;
 use crate::error::{Error, Kind, Result};
-use crate::tier::{Cursor, Entry, Object, Page};
+use crate::tier::{Archive, Cursor, Entry, Object, Page};
 use crate::types::{Attrs, FileKind, Key, Timestamp, Version};
 use std::collections::BTreeSet;
 
@@ -128,7 +128,7 @@ pub(super) fn object_of(properties: &Properties) -> Object {
         target,
         rdev,
         native: None,
-        archived: properties.archived,
+        archive: properties.archive,
     }
 }
 
@@ -143,7 +143,7 @@ pub(super) fn prefix_only() -> Object {
         target: None,
         rdev: 0,
         native: None,
-        archived: false,
+        archive: Archive::No,
     }
 }
 

@@ -3,7 +3,8 @@
 use super::*;
 use std::fs;
 
-fn state(path: &Path) -> String {
+/// What `user.tierfs.state` says.
+pub fn state(path: &Path) -> String {
     let mut value = vec![0; 100];
     let length = rustix::fs::getxattr(path, "user.tierfs.state", &mut value).expect("getxattr");
     String::from_utf8_lossy(&value[..length]).into_owned()

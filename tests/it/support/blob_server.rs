@@ -111,6 +111,16 @@ impl BlobServer {
         self.shared.store.lock().access_tier(container, name)
     }
 
+    /// The priority at which a blob is on its way out of the archive, if it is.
+    pub fn rehydrating(&self, container: &str, name: &str) -> Option<String> {
+        self.shared.store.lock().rehydrating(container, name)
+    }
+
+    /// From now on a blob has so many snapshots.
+    pub fn set_snapshots(&self, container: &str, name: &str, count: u32) {
+        self.shared.store.lock().set_snapshots(container, name, count);
+    }
+
     /// Archives a blob at once, or brings it back at once.
     pub fn set_access_tier(&self, container: &str, name: &str, tier: &str) {
         self.shared.store.lock().set_access_tier_now(container, name, tier);

@@ -319,6 +319,12 @@ impl Mount {
             .expect("the tierfs binary")
     }
 
+    /// `tierfs VERB…` for these paths below the mount point, whatever comes of it.
+    pub fn tierfs_at(&self, arguments: &[&str], relative: &[&str]) -> Output {
+        let paths = relative.iter().map(|path| self.path(path));
+        tierfs().args(arguments).args(paths).stdin(Stdio::null()).output().expect("the tierfs binary")
+    }
+
     /// `tierfs flush`: returns when all that is closed is at home.
     pub fn flush(&self) {
         self.tierfs(&["flush"]);

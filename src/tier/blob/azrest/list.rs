@@ -4,8 +4,9 @@
 //! must not matter.
 
 use super::failure::{Failure, Outcome};
-use super::properties::{Properties, etag, http_time};
+use super::properties::{Properties, archive, etag, http_time};
 use crate::error::Kind;
+use crate::tier::Archive;
 use percent_encoding::percent_decode_str;
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
@@ -173,7 +174,9 @@ fn set_property(properties: &mut Properties, key: &[u8], text: &str) -> Outcome<
         b"Etag" => properties.etag = etag(text),
         b"Last-Modified" => properties.modified = http_time(text),
         b"Content-Type" => properties.content_type = Some(text.to_owned()),
-        b"AccessTier" => properties.archived = text == "Archive",
+        // In either order; a rehydration says more than the tier.
+        b"AccessTier" if properties.archive == Archive::No => properties.archive = archive(Some(text), None),
+        b"ArchiveStatus" => properties.archive = archive(None, Some(text)),
         b"ResourceType" => properties.is_directory = text == "directory",
         b"BlobType" => properties.is_block_blob = text == "BlockBlob",
         _ => {}
@@ -205,7 +208,10 @@ mod tests {
         let found = parse(body.as_bytes()).unwrap();
         let (name, properties) = &found.blobs[0];
         assert_eq!(name, " a & bé\n");
-        assert_eq!((properties.size, properties.etag.as_str(), properties.archived), (12, "0x8D", true));
+        assert_eq!(
+            (properties.size, properties.etag.as_str(), properties.archive),
+            (12, "0x8D", Archive::Archived)
+        );
         assert_eq!(properties.modified.0, 1_580_608_922_000_000_000);
         assert_eq!(properties.metadata["owner"], "7");
         assert_eq!(found.prefixes, ["p/x\u{1}/"]);

@@ -188,11 +188,16 @@ impl Client {
         version_of(&self.send(&request).await?)
     }
 
-    /// Set Blob Tier; out of `Archive` this starts a rehydration that takes hours.
-    pub(in super::super) async fn set_tier(&self, blob: &str, tier: &str) -> Outcome<()> {
-        let request =
-            Request::new(Method::PUT, Some(blob)).query("comp", "tier").header("x-ms-access-tier", tier)?;
-        self.send(&request).await.map(drop)
+    /// Set Blob Tier: out of the archive, at the price and in the time of standard priority.
+    pub(in super::super) async fn rehydrate(&self, blob: &str) -> Outcome<()> {
+        let request = Request::new(Method::PUT, Some(blob))
+            .query("comp", "tier")
+            .header("x-ms-access-tier", "Hot")?
+            .header("x-ms-rehydrate-priority", "Standard")?;
+        match self.send(&request).await {
+            Err(failure) if failure.code == "BlobBeingRehydrated" => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 
     /// `blob` as the source of a copy inside the service.

@@ -1,6 +1,7 @@
 //! What the service says of one blob, from headers or from a list.
 
 use super::super::attributes::Metadata;
+use crate::tier::Archive;
 use crate::types::Timestamp;
 use chrono::DateTime;
 use http::HeaderMap;
@@ -16,8 +17,8 @@ pub(in super::super) struct Properties {
     pub(in super::super) modified: Timestamp,
     /// `Content-Type`.
     pub(in super::super) content_type: Option<String>,
-    /// In the archive tier: it can't be read.
-    pub(in super::super) archived: bool,
+    /// Whether it can be read.
+    pub(in super::super) archive: Archive,
     /// A block blob, not an append or page blob.
     pub(in super::super) is_block_blob: bool,
     /// A real directory of an account with a hierarchical namespace.
@@ -39,11 +40,20 @@ impl Properties {
             etag: text("etag").map(etag).unwrap_or_default(),
             modified: text("last-modified").map(http_time).unwrap_or_default(),
             content_type: text("content-type").map(ToOwned::to_owned),
-            archived: text("x-ms-access-tier") == Some("Archive"),
+            archive: archive(text("x-ms-access-tier"), text("x-ms-archive-status")),
             is_block_blob: text("x-ms-blob-type") == Some("BlockBlob"),
             is_directory: text("x-ms-resource-type") == Some("directory"),
             metadata: metadata.collect(),
         }
+    }
+}
+
+/// From the access tier and how far a rehydration is (`rehydrate-pending-to-hot`), which is said only of archived blobs.
+pub(super) fn archive(access_tier: Option<&str>, status: Option<&str>) -> Archive {
+    match (access_tier, status) {
+        (_, Some(status)) if status.starts_with("rehydrate-pending") => Archive::Rehydrating,
+        (Some("Archive"), _) => Archive::Archived,
+        _ => Archive::No,
     }
 }
 
@@ -78,6 +88,13 @@ mod tests {
         assert_eq!((found.size, found.etag.as_str(), found.is_block_blob), (5, "0x8DABC", true));
         assert_eq!(found.modified.parts(), (1_580_608_922, 0));
         assert_eq!(found.metadata["owner"], "7");
+    }
+
+    #[test]
+    fn what_is_archived_says_how_far_it_is() {
+        assert_eq!(archive(Some("Archive"), None), Archive::Archived);
+        assert_eq!(archive(Some("Archive"), Some("rehydrate-pending-to-hot")), Archive::Rehydrating);
+        assert_eq!((archive(Some("Hot"), None), archive(None, Some(""))), (Archive::No, Archive::No));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What no emulator does: lost replies, throttling, cut bodies, archived blobs, expired keys.
 
 use super::*;
+use crate::tier::Archive;
 use crate::tier::blob::azrest::Transport;
 use crate::tier::blob::credentials::Credentials;
 use crate::tier::blob::options::{Auth, BlobOptions};
@@ -194,12 +195,15 @@ fn a_cut_list_or_body_is_an_error() {
 fn archived_blobs_are_told() {
     let headers = [("etag", "\"e1\""), ("content-length", "9"), ("x-ms-access-tier", "Archive")];
     let (head, _) = tier(vec![("HEAD", answer(200, &headers, "")), ("GET", answer(200, &[], EMPTY_LIST))]);
-    assert!(run(head.head(&key("f"))).unwrap().archived);
+    assert_eq!(run(head.head(&key("f"))).unwrap().archive, Archive::Archived);
     let (read, _) = tier(vec![("GET", refused(409, "BlobArchived"))]);
-    let refused = run(read.read(&key("f"), 0..9, &Version::new("e1"))).map(drop).unwrap_err();
-    assert_eq!((refused.kind(), refused.errno()), (Kind::Archived, libc::ENODATA));
-    let (warm, script) = tier(vec![("PUT", answer(202, &[], ""))]);
-    run(warm.set_access_tier(&key("f"), "Hot")).unwrap();
+    let error = run(read.read(&key("f"), 0..9, &Version::new("e1"))).map(drop).unwrap_err();
+    assert_eq!((error.kind(), error.errno()), (Kind::Archived, libc::ENODATA));
+    let again = refused(409, "BlobBeingRehydrated");
+    let (warm, script) = tier(vec![("PUT", answer(202, &[], "")), ("PUT", again)]);
+    for _ in 0..2 {
+        run(warm.rehydrate(&key("f"))).unwrap();
+    }
     assert_eq!(script.log.lock()[0], "PUT https://acc.blob/c/f?comp=tier");
 }
 

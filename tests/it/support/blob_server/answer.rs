@@ -82,7 +82,7 @@ impl Answer {
         if blob.access_tier.is_none() {
             builder = builder.header("x-ms-access-tier-inferred", "true");
         }
-        if blob.rehydrating {
+        if blob.rehydrating.is_some() {
             builder = builder.header("x-ms-archive-status", "rehydrate-pending-to-hot");
         }
         for (name, value) in &blob.metadata {

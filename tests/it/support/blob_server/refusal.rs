@@ -28,6 +28,7 @@ refusals! {
     container_not_found = 404 "ContainerNotFound";
     container_exists = 409 "ContainerAlreadyExists";
     blob_exists = 409 "BlobAlreadyExists";
+    snapshots_present = 409 "SnapshotsPresent";
     archived = 409 "BlobArchived";
     rehydrating = 409 "BlobBeingRehydrated";
     too_many_blocks = 409 "BlockCountExceedsLimit";
