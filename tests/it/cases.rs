@@ -8,6 +8,7 @@ mod large;
 mod links_and_times;
 mod names;
 mod order;
+mod refused;
 mod signing_in;
 mod trouble;
 mod two_mounts;
