@@ -56,7 +56,11 @@ impl Client {
         }
         let response = self.send(&request).await?;
         let body = read_up_to(response.into_body(), LIST_MAX).await?;
-        list::parse(&body)
+        let listing = list::parse(&body)?;
+        if marker.is_some() && listing.next.as_deref() == marker {
+            return Err(Failure::new(Kind::Corrupt, "the list does not go on"));
+        }
+        Ok(listing)
     }
 
     /// Whether any name starts with `prefix`.
@@ -78,7 +82,7 @@ impl Client {
     /// Get Blob Properties.
     pub(in super::super) async fn head(&self, blob: &str) -> Outcome<Properties> {
         let response = self.send(&Request::new(Method::HEAD, Some(blob))).await?;
-        Ok(Properties::of_headers(response.headers()))
+        Properties::whole(response.headers())
     }
 
     /// Get Blob: `range` of version `etag`, as it arrives. A range that starts at or behind the end is empty.

@@ -1,10 +1,15 @@
 //! What the service says of one blob, from headers or from a list.
 
 use super::super::attributes::Metadata;
+use super::failure::{Failure, Outcome};
+use crate::error::Kind;
 use crate::tier::Archive;
 use crate::types::Timestamp;
 use chrono::DateTime;
 use http::HeaderMap;
+
+/// Longest file that there can be (`off_t`).
+const SIZE_MAX: u64 = i64::MAX.unsigned_abs();
 
 /// Properties and metadata of a blob.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -28,6 +33,22 @@ pub(in super::super) struct Properties {
 }
 
 impl Properties {
+    /// From the headers of an answer that must say what the blob is.
+    ///
+    /// # Errors
+    /// [`Kind::Corrupt`] if they don't say how long it is, and in which version.
+    pub(super) fn whole(headers: &HeaderMap) -> Outcome<Self> {
+        let found = Self::of_headers(headers);
+        let length = headers.get("content-length").and_then(|value| value.to_str().ok());
+        if found.etag.is_empty() || length.and_then(size).is_none() {
+            return Err(Failure::new(
+                Kind::Corrupt,
+                "the answer does not say length and version of the blob",
+            ));
+        }
+        Ok(found)
+    }
+
     /// From the headers of an answer about one blob.
     pub(super) fn of_headers(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -36,7 +57,7 @@ impl Properties {
             Some((key.to_ascii_lowercase(), value.to_str().ok()?.trim().to_owned()))
         });
         Self {
-            size: text("content-length").and_then(|text| text.parse().ok()).unwrap_or(0),
+            size: text("content-length").and_then(size).unwrap_or(0),
             etag: text("etag").map(etag).unwrap_or_default(),
             modified: text("last-modified").map(http_time).unwrap_or_default(),
             content_type: text("content-type").map(ToOwned::to_owned),
@@ -55,6 +76,11 @@ pub(super) fn archive(access_tier: Option<&str>, status: Option<&str>) -> Archiv
         (Some("Archive"), _) => Archive::Archived,
         _ => Archive::No,
     }
+}
+
+/// A length that a file can have.
+pub(super) fn size(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|size| *size <= SIZE_MAX)
 }
 
 /// Lists give ETags without quotes, headers with: one form.

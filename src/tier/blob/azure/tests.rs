@@ -209,10 +209,49 @@ fn archived_blobs_are_told() {
 
 #[test]
 fn names_that_are_no_names_are_hidden() {
-    const LIST: &str = "<EnumerationResults><Blobs><Blob><Name Encoded=\"true\">a%01</Name></Blob><Blob><Name>ok</Name></Blob>\
-         <BlobPrefix><Name>x//</Name></BlobPrefix><BlobPrefix><Name>../</Name></BlobPrefix></Blobs></EnumerationResults>";
+    const LIST: &str = "<EnumerationResults><Blobs><Blob><Name Encoded=\"true\">a%01</Name></Blob><Blob><Name>ok</Name><Properties><Etag>e</Etag></Properties></Blob>\
+         <Blob><Name>no version</Name></Blob><BlobPrefix><Name>x//</Name></BlobPrefix><BlobPrefix><Name>../</Name></BlobPrefix></Blobs></EnumerationResults>";
     let page = run(tier(vec![("GET", answer(200, &[], LIST))]).0.list(&Key::ROOT, b"", None, 10)).unwrap();
-    assert_eq!((page.entries.len(), page.entries[0].name.as_slice(), page.hidden), (1, &b"ok"[..], 3));
+    assert_eq!((page.entries.len(), page.entries[0].name.as_slice(), page.hidden), (1, &b"ok"[..], 4));
+}
+
+#[test]
+fn a_list_that_does_not_go_on_ends() {
+    const LIST: &str = "<EnumerationResults><Blobs/><NextMarker>m</NextMarker></EnumerationResults>";
+    let lists = vec![
+        ("HEAD", refused(404, "BlobNotFound")),
+        ("GET", answer(200, &[], LIST)),
+        ("GET", answer(200, &[], LIST)),
+    ];
+    assert_eq!(run(tier(lists).0.head(&key("f"))).unwrap_err().kind(), Kind::Corrupt);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    /// Whatever a server says of a blob: the truth, or an error that is no absence.
+    #[test]
+    fn any_headers_are_survived(
+        length in "-?[0-9]{0,25}|[ -~]{0,8}", etag in "(W/)?\"?[ -~]{0,12}\"?", time in "[ -~]{0,40}",
+        owner in "[ -~]{0,12}", xattrs in "[ -~]{0,40}", status in proptest::sample::select(vec![200u16, 206, 204, 304]),
+    ) {
+        let headers = [
+            ("content-length", &*length), ("etag", &*etag), ("last-modified", &*time), ("x-ms-meta-owner", &*owner),
+            ("x-ms-meta-tierfs_xattrs", &*xattrs), ("x-ms-access-tier", &*owner), ("content-range", &*length),
+        ];
+        let both = vec![("HEAD", answer(status, &headers, "")), ("GET", answer(200, &[], EMPTY_LIST))];
+        match run(tier(both).0.head(&key("f"))) {
+            Ok(found) => {
+                proptest::prop_assert!(i64::try_from(found.size).is_ok() && !found.version.0.is_empty());
+                proptest::prop_assert!(length.parse() == Ok(found.size) || found.kind != FileKind::Regular);
+            }
+            Err(error) => proptest::prop_assert!(error.kind() != Kind::NotFound, "{}", error),
+        }
+        let read = vec![("GET", answer(status, &headers, "abc")), ("HEAD", answer(status, &headers, ""))];
+        let read: Result<Vec<Bytes>> =
+            run(async { tier(read).0.read(&key("f"), 0..3, &Version::new("e1")).await?.try_collect().await });
+        proptest::prop_assert!(read.is_err() || etag.contains("e1"));
+    }
 }
 
 #[test]
