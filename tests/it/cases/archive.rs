@@ -5,9 +5,7 @@ use std::fs;
 
 /// What `user.tierfs.state` says.
 pub fn state(path: &Path) -> String {
-    let mut value = vec![0; 100];
-    let length = rustix::fs::getxattr(path, "user.tierfs.state", &mut value).expect("getxattr");
-    String::from_utf8_lossy(&value[..length]).into_owned()
+    String::from_utf8_lossy(&crate::support::mount::xattr(path, "user.tierfs.state")).into_owned()
 }
 
 #[test]

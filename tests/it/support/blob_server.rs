@@ -81,6 +81,11 @@ impl BlobServer {
         format!("http://{}{}", self.address, tokens::PATH)
     }
 
+    /// Address of what hands out tokens to principals of a tenant, for `AZURE_AUTHORITY_HOST`.
+    pub fn authority(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// The tokens it hands out; once asked for, requests without a valid one are refused.
     pub fn tokens(&self) -> &Tokens {
         &self.shared.tokens

@@ -364,6 +364,14 @@ impl Drop for Mount {
     }
 }
 
+/// An extended attribute.
+pub fn xattr(path: &Path, name: &str) -> Vec<u8> {
+    let mut value = vec![0; 64 << 10];
+    let length = rustix::fs::getxattr(path, name, &mut value).expect("getxattr");
+    value.truncate(length);
+    value
+}
+
 /// Sets how far the kernel reads ahead on what is mounted at `mountpoint`.
 pub fn set_read_ahead(mountpoint: &Path, kib: u32) {
     use std::os::unix::fs::MetadataExt;

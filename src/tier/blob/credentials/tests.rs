@@ -42,6 +42,25 @@ fn the_first_that_is_there_is_taken() {
 }
 
 #[test]
+fn names_of_the_other_tools_are_known() {
+    let auto = BlobOptions::default();
+    for name in KEY_NAMES {
+        let found = resolve(&auto, false, &[(name, KEY)]).unwrap();
+        assert!(matches!(*now(&found), AzureCredential::AccessKey(_)), "{name}");
+    }
+    for name in SAS_NAMES {
+        let found = resolve(&auto, false, &[(name, SAS)]).unwrap();
+        assert!(matches!(*now(&found), AzureCredential::SASToken(_)), "{name}");
+    }
+    for (name, auth) in Auth::NAMES.into_iter().chain([("azcli", Auth::Cli)]) {
+        assert_eq!(
+            automatic(&auto, &|asked| (asked == "AZURE_STORAGE_AUTH_TYPE").then(|| name.to_owned())).unwrap(),
+            Some(auth)
+        );
+    }
+}
+
+#[test]
 fn tokens_need_their_parts() {
     let full = [
         ("AZURE_CLIENT_ID", "id"),

@@ -50,5 +50,6 @@ refusals! {
     metadata_too_large = 400 "MetadataTooLarge";
     body_too_large = 413 "RequestBodyTooLarge";
     unsupported_verb = 405 "UnsupportedHttpVerb";
+    authentication_failed = 403 "AuthenticationFailed";
     not_authenticated = 401 "InvalidAuthenticationInfo";
 }
