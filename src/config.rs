@@ -15,8 +15,8 @@ mod tests;
 mod units;
 
 pub use checked::{
-    AccessTier, Auth, BlobConfig, BlobLocation, Catalog, DirectoryConfig, MountConfig, Overlap, RuleConfig,
-    Storage, TierConfig, TierKind, overlap,
+    BlobConfig, Catalog, DirectoryConfig, MountConfig, Overlap, RuleConfig, Storage, TierConfig, TierKind,
+    overlap,
 };
 pub use example::Example;
 pub use expand::Environment;

@@ -1,6 +1,7 @@
 //! The words every module shares: ids, keys, kinds, attributes. Knows std only.
 
 mod attr;
+pub mod blob;
 mod key;
 
 pub use attr::{Attr, AttrChange, Attrs, FileKind, TimeChange, Timestamp};

@@ -11,8 +11,7 @@ pub use overlap::{Overlap, overlap};
 #[cfg(test)]
 pub(super) use rule::PROMOTES;
 pub use rule::RuleConfig;
-pub use tier::{AccessTier, Auth, BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
-pub use url::BlobLocation;
+pub use tier::{BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
 
 use super::expand::Environment;
 use super::raw::Document;

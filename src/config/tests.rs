@@ -3,6 +3,7 @@
 use super::*;
 use crate::policy::placement::Promote;
 use crate::types::Key;
+use crate::types::blob::{AccessTier, Auth};
 use std::time::Duration;
 
 const GOOD: &str = include_str!("tests/good.toml");

@@ -7,6 +7,7 @@ use super::names::Names;
 use super::upload::{AzureUpload, put_whole};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{ByteStream, Capabilities, Cursor, Object, Page, Resident, Special, Tier, Upload, Usage};
+use crate::types::blob::AccessTier;
 use crate::types::{Attrs, Condition, FileKind, Key, Version};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,7 +23,7 @@ pub struct AzureBlob {
     pub(super) location: String,
     pub(super) client: Arc<Client>,
     pub(super) names: Names,
-    pub(super) access_tier: Option<String>,
+    pub(super) access_tier: Option<AccessTier>,
     pub(super) capacity: u64,
 }
 
@@ -64,8 +65,7 @@ impl AzureBlob {
         condition: &Condition,
     ) -> Result<Version> {
         let blob = self.blob(key)?;
-        let write =
-            Write { metadata, condition, content_type: None, access_tier: self.access_tier.as_deref() };
+        let write = Write { metadata, condition, content_type: None, access_tier: self.access_tier };
         let written = put_whole(&self.client, &blob, bytes, write).await;
         written.map_err(|failure| self.error(failure, "write", key))
     }
@@ -203,7 +203,7 @@ impl Tier for AzureBlob {
 
     async fn upload(&self, key: &Key, size: u64) -> Result<Box<dyn Upload>> {
         let (client, blob) = (Arc::clone(&self.client), self.blob(key)?);
-        Ok(Box::new(AzureUpload::new(client, self.what("upload", key), blob, size, self.access_tier.clone())))
+        Ok(Box::new(AzureUpload::new(client, self.what("upload", key), blob, size, self.access_tier)))
     }
 
     async fn delete(&self, key: &Key, condition: &Condition) -> Result<()> {

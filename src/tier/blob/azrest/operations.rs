@@ -6,6 +6,7 @@ use super::list::{self, Listing};
 use super::properties::Properties;
 use super::{Client, IDLE_TIMEOUT, LIST_MAX, Request, read_up_to, sas};
 use crate::error::Kind;
+use crate::types::blob::AccessTier;
 use crate::types::{Condition, Version};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -24,8 +25,8 @@ pub(in super::super) struct Write<'a> {
     pub(in super::super) condition: &'a Condition,
     /// `Content-Type`, where it is known.
     pub(in super::super) content_type: Option<&'a str>,
-    /// `Hot`, `Cool`, `Cold`; the account's default if none.
-    pub(in super::super) access_tier: Option<&'a str>,
+    /// The account's default if none.
+    pub(in super::super) access_tier: Option<AccessTier>,
 }
 
 /// A blob that the service itself reads: its address with the right to read it.
@@ -260,7 +261,7 @@ fn with_write<'a>(request: Request<'a>, write: Write<'_>) -> Outcome<Request<'a>
         request = request.header("x-ms-blob-content-type", content_type)?;
     }
     if let Some(access_tier) = write.access_tier {
-        request = request.header("x-ms-access-tier", access_tier)?;
+        request = request.header("x-ms-access-tier", access_tier.service_name())?;
     }
     Ok(request)
 }

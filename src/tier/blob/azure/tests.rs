@@ -4,7 +4,8 @@ use super::*;
 use crate::tier::Archive;
 use crate::tier::blob::azrest::Transport;
 use crate::tier::blob::credentials::Credentials;
-use crate::tier::blob::options::{Auth, BlobOptions};
+use crate::tier::blob::options::BlobOptions;
+use crate::types::blob::{Auth, BlobLocation};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService};
@@ -56,7 +57,7 @@ fn tier_with(options: &BlobOptions, answers: Vec<(&'static str, Answer)>) -> (Az
     let script = Arc::new(Script { answers: Mutex::new(answers.into()), log: Mutex::default() });
     let env = |name: &str| (name == "AZURE_STORAGE_ACCESS_KEY").then(|| "a2V5".to_owned());
     let transport = Transport::new().unwrap();
-    let credentials = Credentials::resolve(options, "acc", false, &env, &transport).unwrap();
+    let credentials = Credentials::resolve(options, "acc", &env, &transport).unwrap();
     let http = HttpClient::new(Server(Arc::clone(&script)));
     let client = Client::new(http, "https://acc.blob/c".into(), "acc".into(), credentials);
     let tier = AzureBlob {
@@ -70,8 +71,14 @@ fn tier_with(options: &BlobOptions, answers: Vec<(&'static str, Answer)>) -> (Az
     (tier, script)
 }
 
+fn options() -> BlobOptions {
+    let (endpoint, account) = ("https://acc.blob".to_owned(), "acc".to_owned());
+    let location = BlobLocation::Azure { endpoint, account, container: "c".into(), prefix: Key::ROOT };
+    BlobOptions::new("blob", location)
+}
+
 fn tier(answers: Vec<(&'static str, Answer)>) -> (AzureBlob, Arc<Script>) {
-    tier_with(&BlobOptions { auth: Auth::Key, ..BlobOptions::default() }, answers)
+    tier_with(&BlobOptions { auth: Auth::Key, ..options() }, answers)
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -281,7 +288,7 @@ fn a_denied_request_is_sent_again_with_a_new_key() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("key");
     std::fs::write(&path, "a2V5").unwrap();
-    let options = BlobOptions { key_file: Some(path.clone()), ..BlobOptions::default() };
+    let options = BlobOptions { key_file: Some(path.clone()), ..options() };
     let denied = || ("GET", refused(403, "AuthenticationFailed"));
     let (tier, script) = tier_with(&options, vec![denied(), denied(), ("GET", answer(200, &[], EMPTY_LIST))]);
     assert_eq!(run(tier.probe()).unwrap_err().kind(), Kind::Denied);
