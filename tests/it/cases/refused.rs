@@ -43,3 +43,24 @@ fn an_archived_blob_is_overwritten_once_it_is_back() {
     mount.flush();
     assert_eq!(server.get(&container, "blob/f").as_deref(), Some(&b"new"[..]));
 }
+
+#[test]
+fn a_copy_under_way_is_waited_for() {
+    let (server, tiers, container) = own();
+    for name in ["blob/f", "blob/g"] {
+        tiers.put_blob(name, b"copied by others");
+        server.set_copying(&container, name, true);
+    }
+    let mount = Mount::of(&tiers).start();
+    fs::write(mount.path("blob/f"), "new").expect("a write");
+    fs::remove_file(mount.path("blob/g")).expect("rm");
+    let late = mount.try_tierfs(&["flush", "--timeout", "300ms"]);
+    assert_eq!(late.status.code(), Some(4), "{}", told(&late));
+    for name in ["blob/f", "blob/g"] {
+        assert_eq!(server.get(&container, name).as_deref(), Some(&b"copied by others"[..]), "{name}");
+        server.set_copying(&container, name, false);
+    }
+    mount.flush();
+    assert_eq!(server.get(&container, "blob/f").as_deref(), Some(&b"new"[..]));
+    assert_eq!(tiers.blob("blob/g"), None);
+}

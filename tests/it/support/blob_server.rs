@@ -126,6 +126,11 @@ impl BlobServer {
         self.shared.store.lock().set_snapshots(container, name, count);
     }
 
+    /// A copy into a blob begins, which refuses writes until it is over.
+    pub fn set_copying(&self, container: &str, name: &str, copying: bool) {
+        self.shared.store.lock().set_copying(container, name, copying);
+    }
+
     /// Archives a blob at once, or brings it back at once.
     pub fn set_access_tier(&self, container: &str, name: &str, tier: &str) {
         self.shared.store.lock().set_access_tier_now(container, name, tier);

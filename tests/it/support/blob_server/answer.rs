@@ -85,6 +85,9 @@ impl Answer {
         if blob.rehydrating.is_some() {
             builder = builder.header("x-ms-archive-status", "rehydrate-pending-to-hot");
         }
+        if blob.copying {
+            builder = builder.header("x-ms-copy-status", "pending");
+        }
         for (name, value) in &blob.metadata {
             builder = builder.header(format!("x-ms-meta-{name}"), value);
         }

@@ -23,6 +23,9 @@ pub fn check_write(call: &Call, found: Option<&Blob>) -> Result<(), Refusal> {
         (Some(wanted), Some(blob)) if is_etag(wanted, &blob.etag) => {}
         (Some(_), _) => return Err(refusal::condition_not_met()),
     }
+    if found.is_some_and(|blob| blob.copying) {
+        return Err(refusal::pending_copy());
+    }
     if found.is_some_and(Blob::is_archived) { Err(refusal::archived()) } else { Ok(()) }
 }
 
@@ -77,6 +80,7 @@ pub fn replace(
         access_tier,
         rehydrating: None,
         snapshots,
+        copying: false,
         blocks,
     };
     let container = store.container(&call.container)?;
@@ -119,7 +123,11 @@ pub fn head(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
 }
 
 pub fn delete(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
-    let snapshots = wanted(store, call)?.snapshots;
+    let found = wanted(store, call)?;
+    if found.copying {
+        return Err(refusal::pending_copy());
+    }
+    let snapshots = found.snapshots;
     if snapshots > 0 && call.header("x-ms-delete-snapshots").is_none() {
         return Err(refusal::snapshots_present());
     }

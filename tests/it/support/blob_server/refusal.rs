@@ -29,6 +29,7 @@ refusals! {
     container_exists = 409 "ContainerAlreadyExists";
     blob_exists = 409 "BlobAlreadyExists";
     snapshots_present = 409 "SnapshotsPresent";
+    pending_copy = 409 "PendingCopyOperation";
     archived = 409 "BlobArchived";
     rehydrating = 409 "BlobBeingRehydrated";
     too_many_blocks = 409 "BlockCountExceedsLimit";

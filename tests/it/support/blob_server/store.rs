@@ -18,6 +18,8 @@ pub struct Blob {
     pub rehydrating: Option<String>,
     /// Snapshots it has; what is in them does not matter here.
     pub snapshots: u32,
+    /// A copy by somebody else is still bringing its bytes.
+    pub copying: bool,
     /// Committed blocks in order: id and size.
     pub blocks: Vec<(String, u64)>,
 }
@@ -83,6 +85,7 @@ impl Store {
             access_tier: None,
             rehydrating: None,
             snapshots: 0,
+            copying: false,
             blocks: Vec::new(),
         };
         let container = self.containers.get_mut(container).expect("just made");
@@ -111,6 +114,10 @@ impl Store {
 
     pub fn set_snapshots(&mut self, container: &str, name: &str, count: u32) {
         self.blob(container, name).unwrap_or_else(|_| panic!("no blob {name}")).snapshots = count;
+    }
+
+    pub fn set_copying(&mut self, container: &str, name: &str, copying: bool) {
+        self.blob(container, name).unwrap_or_else(|_| panic!("no blob {name}")).copying = copying;
     }
 
     pub fn set_access_tier_now(&mut self, container: &str, name: &str, tier: &str) {
