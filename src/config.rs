@@ -106,6 +106,7 @@ impl Config {
             revalidate: rule.revalidate,
             settle: rule.settle,
             order: rule.order,
+            conflict: rule.conflict,
         });
         Rules::new(specs.collect())
             .unwrap_or_else(|(at, wrong)| unreachable!("rule {at} was checked, but {wrong}"))

@@ -8,9 +8,9 @@ mod url;
 
 pub use mount::{Catalog, MountConfig};
 pub use overlap::{Overlap, overlap};
-#[cfg(test)]
-pub(super) use rule::PROMOTES;
 pub use rule::RuleConfig;
+#[cfg(test)]
+pub(super) use rule::{CONFLICTS, ORDERS, PROMOTES};
 pub use tier::{BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
 
 use super::expand::Environment;

@@ -33,6 +33,16 @@ pub enum Order {
     None,
 }
 
+/// What becomes of a file that somebody else changed at its home while it was dirty here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Conflict {
+    /// Both versions are kept, ours under another name.
+    #[default]
+    KeepBoth,
+    /// Ours replaces theirs: the last writer wins.
+    Overwrite,
+}
+
 /// What one `[[rule]]` decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -54,6 +64,8 @@ pub struct Rule {
     pub settle: Duration,
     /// Which commits keep their order.
     pub order: Order,
+    /// What becomes of both versions after an outside change.
+    pub conflict: Conflict,
 }
 
 /// A rule as configured, before its pattern is compiled.

@@ -10,7 +10,7 @@ use super::*;
 use crate::catalog::{Inode, Location, Replica, WriteState};
 use crate::clock::ManualClock;
 use crate::data::{MemoryBudget, Owner};
-use crate::policy::placement::{Order, Promote, Rule};
+use crate::policy::placement::{Conflict, Order, Promote, Rule};
 use crate::tier::{
     DirectoryKind, DirectoryOptions, DirectoryTier, Faults, Layer, MemoryTier, RenameMode, Tier, Writing,
 };
@@ -58,6 +58,7 @@ fn rules(scratch: TierId, share: TierId, blob: TierId) -> Rules {
         revalidate: Some(window),
         settle: Duration::ZERO,
         order: Order::default(),
+        conflict: Conflict::default(),
     };
     Rules::new(vec![
         rule(0, "b/**", blob, scratch, &[], BLOB_WINDOW),

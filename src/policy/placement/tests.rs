@@ -15,6 +15,7 @@ fn rule(index: usize, pattern: &str, home: u32) -> Rule {
         revalidate: None,
         settle: Duration::ZERO,
         order: Order::default(),
+        conflict: Conflict::default(),
     }
 }
 

@@ -19,7 +19,7 @@ use tierfs::error::Result;
 use tierfs::mover::{
     FlushReport, FlushScope, HotTier, Mover, MoverHandle, MoverParts, Recovered, Stores, queue::Limits,
 };
-use tierfs::policy::placement::{Order, Promote, Rule, Rules};
+use tierfs::policy::placement::{Conflict, Order, Promote, Rule, Rules};
 use tierfs::tier::{
     Attempt, Call, DirectoryTier, Faults, Layer, MemoryTier, Operation, RenameMode, Special, Tier, Turn,
 };
@@ -94,6 +94,7 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         revalidate: None,
         settle: Duration::from_secs(2),
         order: if pattern == "loose/**" { Order::None } else { Order::Strict },
+        conflict: Conflict::KeepBoth,
     };
     Rules::new(vec![
         rule(0, "native/**", scratch, &[]),
