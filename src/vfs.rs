@@ -15,6 +15,7 @@ mod create;
 mod directory;
 mod facts;
 mod handle;
+mod hidden;
 mod io;
 mod lookup;
 mod natives;
@@ -150,6 +151,7 @@ pub struct Vfs {
     rename: RwLock<()>,
     /// Counts directory renames: cached paths of another epoch are void.
     path_epoch: AtomicU64,
+    hidden: hidden::Hidden,
     next_open_file: AtomicU64,
     passthrough: AtomicBool,
 }
@@ -169,6 +171,7 @@ impl Vfs {
             handles: handle::Handles::default(),
             rename: RwLock::new(()),
             path_epoch: AtomicU64::new(0),
+            hidden: hidden::Hidden::default(),
             next_open_file: AtomicU64::new(1),
             passthrough: AtomicBool::new(parts.mode == IoMode::Passthrough),
             parts,
@@ -211,6 +214,12 @@ impl Vfs {
     #[must_use]
     pub fn in_memory(&self) -> (usize, usize) {
         (self.handles.open_files(), self.nodes.len())
+    }
+
+    /// Names on tiers that can't be shown, as far as directories have been listed.
+    #[must_use]
+    pub fn hidden_names(&self) -> u64 {
+        self.hidden.total()
     }
 
     fn catalog(&self) -> &Catalog {
