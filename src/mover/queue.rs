@@ -191,9 +191,10 @@ impl Queue {
             return Vec::new();
         }
         let mut due: Vec<(Seq, &String, usize)> = Vec::new();
-        for (name, domain) in &self.domains {
+        let longest = self.limits.longest_wait;
+        for (name, domain) in self.domains.iter().filter(|(_, domain)| domain.has_due(now, longest)) {
             let before = due.len();
-            domain.each_due(now, self.limits.longest_wait, |at, when| {
+            domain.each_due(now, longest, |at, when| {
                 if when <= now {
                     due.push((domain.entries[at].item.seq, name, at));
                 }
@@ -212,20 +213,13 @@ impl Queue {
         chosen.into_iter().filter_map(run).collect()
     }
 
-    /// When the next step is due, if anything waits for time and could start.
+    /// When to start something next, after [`Queue::start`] and if nothing happens before.
     #[must_use]
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         if self.running >= self.limits.parallel {
             return None;
         }
-        let mut first: Option<Timestamp> = None;
-        for domain in self.domains.values() {
-            domain.each_due(now, self.limits.longest_wait, |_, when| {
-                first = Some(first.map_or(when, |first| first.min(when)));
-                ControlFlow::Continue(())
-            });
-        }
-        first
+        self.domains.values().filter_map(|domain| domain.next_due(now, self.limits.longest_wait)).min()
     }
 
     /// A started job ended.

@@ -100,6 +100,26 @@ impl Domain {
         });
     }
 
+    /// Whether looking for steps to start is worth it.
+    pub(super) fn has_due(&self, now: Timestamp, longest_wait: Duration) -> bool {
+        self.waiting(now, longest_wait).any(|when| when <= now)
+    }
+
+    /// When to look again, if nothing else happens: what is due by now is held up by steps that run, and their end is an
+    /// event. May be too early, never too late.
+    pub(super) fn next_due(&self, now: Timestamp, longest_wait: Duration) -> Option<Timestamp> {
+        self.waiting(now, longest_wait).filter(|when| *when > now).min()
+    }
+
+    /// When each waiting step is due; of a strict order only the first counts.
+    fn waiting(&self, now: Timestamp, longest_wait: Duration) -> impl Iterator<Item = Timestamp> {
+        let is_strict = self.entries.front().is_some_and(|entry| entry.item.holds == Holds::Domain);
+        let entries = self.entries.iter().take(if is_strict { 1 } else { usize::MAX });
+        entries
+            .filter(|entry| entry.state == State::Waiting)
+            .map(move |entry| self.due(&entry.item, now, longest_wait))
+    }
+
     /// When a step may start. A wall clock that jumped back must not make it wait for longer
     /// than it was ever meant to.
     fn due(&self, item: &Item, now: Timestamp, longest_wait: Duration) -> Timestamp {
