@@ -13,10 +13,12 @@ pub mod log;
 pub mod mount;
 pub mod options;
 pub mod path;
+pub mod paths;
 pub mod progress;
 pub mod say;
 pub mod text;
 pub mod unmount;
+pub mod warm;
 
 pub use exit::Exit;
 
@@ -63,6 +65,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Config(args) => config(args),
         Command::Demo(args) => demo::run(args.dir),
         Command::Flush(args) => flush::run(&args),
+        Command::Warm(args) => warm::run(&args),
         Command::Path(args) => path::run(&args.file),
     }
 }

@@ -15,8 +15,8 @@ mod tests;
 mod units;
 
 pub use checked::{
-    AccessTier, Auth, BlobConfig, BlobLocation, Catalog, DirectoryConfig, MountConfig, Overlap, RuleConfig,
-    Storage, TierConfig, TierKind, overlap,
+    BlobConfig, Catalog, DirectoryConfig, MountConfig, Overlap, RuleConfig, Storage, TierConfig, TierKind,
+    overlap,
 };
 pub use example::Example;
 pub use expand::Environment;
@@ -105,6 +105,8 @@ impl Config {
             promote: rule.promote,
             revalidate: rule.revalidate,
             settle: rule.settle,
+            order: rule.order,
+            conflict: rule.conflict,
         });
         Rules::new(specs.collect())
             .unwrap_or_else(|(at, wrong)| unreachable!("rule {at} was checked, but {wrong}"))

@@ -25,7 +25,7 @@ pub mod stage;
 pub mod streams;
 
 pub use budget::{MemoryBudget, Permit};
-pub use fill::Fill;
+pub use fill::{Fill, Phase as FillPhase};
 pub use hot::{FillStart, HotStore, Identity};
 pub use meters::Meters;
 pub use owner::Owner;

@@ -6,6 +6,7 @@ mod lifecycle;
 mod parts;
 mod status;
 mod tiers;
+mod warm;
 
 pub use lifecycle::run;
 

@@ -25,7 +25,7 @@ pub use restricted::Restricted;
 pub use retry::{Breaker, Retry, RetryPolicy};
 pub use table::Tiers;
 
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::types::{AttrChange, Attrs, Condition, FileKind, Key, Timestamp, Version};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -81,8 +81,20 @@ pub struct Object {
     pub rdev: u32,
     /// Inode number and link count on the tier itself, where files can have several names.
     pub native: Option<NativeId>,
-    /// Archived: it must be rehydrated before it can be read.
-    pub archived: bool,
+    /// Whether its bytes can be read.
+    pub archive: Archive,
+}
+
+/// Whether the bytes of an object can be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Archive {
+    /// At once.
+    #[default]
+    No,
+    /// Not before it is rehydrated.
+    Archived,
+    /// Not yet: that is under way.
+    Rehydrating,
 }
 
 /// Identity of a file on a directory tier: two keys with equal ids are one file.
@@ -234,6 +246,14 @@ pub trait Tier: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`Kind::Changed`], [`Kind::NotFound`], [`Kind::Unsupported`].
     async fn set_attrs(&self, key: &Key, version: &Version, attrs: &Attrs) -> Result<Version>;
+
+    /// Asks for an archived object to be made readable again, which takes hours; one that is on its way already is fine.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`]; [`Kind::Unsupported`] where nothing is ever archived.
+    async fn rehydrate(&self, key: &Key) -> Result<()> {
+        Err(Error::new(Kind::Unsupported, format!("{}: nothing is archived there: {key}", self.name())))
+    }
 
     /// How full it is.
     ///

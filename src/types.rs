@@ -1,6 +1,7 @@
 //! The words every module shares: ids, keys, kinds, attributes. Knows std only.
 
 mod attr;
+pub mod blob;
 mod key;
 
 pub use attr::{Attr, AttrChange, Attrs, FileKind, TimeChange, Timestamp};
@@ -36,7 +37,9 @@ impl Generation {
 }
 
 /// Place in the order in which closes, renames and deletes happened in one mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct Seq(pub u64);
 
 /// A tier's row in the catalog; small, stable for the life of the catalog.

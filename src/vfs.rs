@@ -15,6 +15,7 @@ mod create;
 mod directory;
 mod facts;
 mod handle;
+mod hidden;
 mod io;
 mod lookup;
 mod natives;
@@ -29,6 +30,7 @@ mod settle;
 mod stage;
 #[cfg(test)]
 mod tests;
+mod warm;
 mod write_open;
 mod xattr;
 
@@ -54,6 +56,7 @@ pub use io::ReadAnswer;
 pub use open::{Close, Opened, Released};
 pub use open_file::OpenFileId;
 pub use settle::Settled;
+pub use warm::Warming;
 
 /// Whether an operation may wait for a slow tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +151,7 @@ pub struct Vfs {
     rename: RwLock<()>,
     /// Counts directory renames: cached paths of another epoch are void.
     path_epoch: AtomicU64,
+    hidden: hidden::Hidden,
     next_open_file: AtomicU64,
     passthrough: AtomicBool,
     /// User and group of this process: what it makes is theirs at first.
@@ -169,6 +173,7 @@ impl Vfs {
             handles: handle::Handles::default(),
             rename: RwLock::new(()),
             path_epoch: AtomicU64::new(0),
+            hidden: hidden::Hidden::default(),
             next_open_file: AtomicU64::new(1),
             passthrough: AtomicBool::new(parts.mode == IoMode::Passthrough),
             daemon: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
@@ -212,6 +217,12 @@ impl Vfs {
     #[must_use]
     pub fn in_memory(&self) -> (usize, usize) {
         (self.handles.open_files(), self.nodes.len())
+    }
+
+    /// Names on tiers that can't be shown, as far as directories have been listed.
+    #[must_use]
+    pub fn hidden_names(&self) -> u64 {
+        self.hidden.total()
     }
 
     fn catalog(&self) -> &Catalog {

@@ -36,6 +36,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Wait until everything below PATHs is at home
     Flush(FlushArgs),
+    /// Fetch hot copies of what is below PATHs, and have archived blobs brought back
+    Warm(WarmArgs),
     /// Print where the resident copy of FILE is on its tier
     Path(PathArgs),
 }
@@ -186,15 +188,35 @@ pub struct DemoArgs {
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct FlushArgs {
-    /// Files or directories in a mount
-    #[arg(value_name = "PATH", required_unless_present = "from_file")]
-    pub paths: Vec<PathBuf>,
+    /// Which.
+    #[command(flatten)]
+    pub paths: PathsArgs,
     /// Wait at most this long, then exit 4; the upload goes on
     #[arg(long, value_name = "DURATION", value_parser = config::duration)]
     pub timeout: Option<Duration>,
     /// Don't wait: exit 0 if everything is at home, else 1
     #[arg(long, conflicts_with = "timeout")]
     pub check: bool,
+}
+
+/// `tierfs warm`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct WarmArgs {
+    /// Which.
+    #[command(flatten)]
+    pub paths: PathsArgs,
+    /// Stop after this long, then exit 4; hot copies that are whole by then stay
+    #[arg(long, value_name = "DURATION", value_parser = config::duration)]
+    pub timeout: Option<Duration>,
+}
+
+/// Which PATHs a command is for.
+#[derive(Debug, Args)]
+pub struct PathsArgs {
+    /// Files or directories in a mount
+    #[arg(value_name = "PATH", required_unless_present = "from_file")]
+    pub paths: Vec<PathBuf>,
     /// Read more PATHs from FILE, one a line; - is stdin
     #[arg(long, value_name = "FILE")]
     pub from_file: Option<OsString>,
@@ -254,8 +276,21 @@ mod tests {
     fn flush_takes_paths_from_both_sides() {
         assert!(parse("tierfs flush").is_err() && parse("tierfs flush a -0").is_err());
         let Command::Flush(args) = parse("tierfs flush a b --from-file - -0").unwrap() else { panic!() };
-        assert_eq!((args.paths.len(), args.from_file, args.null), (2, Some("-".into()), true));
+        let PathsArgs { paths, from_file, null } = args.paths;
+        assert_eq!((paths.len(), from_file, null), (2, Some("-".into()), true));
         assert!(parse("tierfs flush a --check --timeout 1s").is_err());
+    }
+
+    #[test]
+    fn warm_takes_what_flush_takes() {
+        assert!(parse("tierfs warm").is_err());
+        let Command::Warm(args) = parse("tierfs warm a --timeout 5s --from-file f -0").unwrap() else {
+            panic!()
+        };
+        assert_eq!(
+            (args.paths.paths.len(), args.paths.null, args.timeout),
+            (1, true, Some(Duration::from_secs(5)))
+        );
     }
 
     #[test]

@@ -8,11 +8,10 @@ mod url;
 
 pub use mount::{Catalog, MountConfig};
 pub use overlap::{Overlap, overlap};
-#[cfg(test)]
-pub(super) use rule::PROMOTES;
 pub use rule::RuleConfig;
-pub use tier::{AccessTier, Auth, BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
-pub use url::BlobLocation;
+#[cfg(test)]
+pub(super) use rule::{CONFLICTS, ORDERS, PROMOTES};
+pub use tier::{BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
 
 use super::expand::Environment;
 use super::raw::Document;

@@ -156,6 +156,10 @@ pub(super) const KINDS: &[&str] = &["lustre", "azure-files", "local", "blob"];
 pub(super) const AUTHS: &[&str] = &["auto", "msi", "workload", "spn", "sas", "key", "cli"];
 /// The access tiers that blobs can be read from at once.
 pub(super) const ACCESS_TIERS: &[&str] = &["hot", "cool", "cold"];
+/// Which commits keep their order.
+pub(super) const ORDERS: &[&str] = &["strict", "none"];
+/// What becomes of both versions of a conflict.
+pub(super) const CONFLICTS: &[&str] = &["keep-both", "overwrite"];
 /// The ways to promote.
 pub(super) const PROMOTES: &[&str] = &["on-read", "never"];
 
@@ -216,6 +220,10 @@ pub const KEYS: &[KeyInfo] = &[
         "directory tiers for hot copies, nearest first"),
     key(Rule, "promote", All, Unit::Words(PROMOTES), Depends("on-read with `hot`, else never"),
         "when a file read from afar gets a hot copy"),
+    key(Rule, "order", All, Unit::Words(ORDERS), Text("strict"),
+        "which commits keep the order in which files were closed: all of the rule's, or none but those of one file and one name (many small files then go in parallel)"),
+    key(Rule, "conflict", All, Unit::Words(CONFLICTS), Text("keep-both"),
+        "if others changed a file at its home while it was dirty here: keep both versions (`name.conflict-<host>-<time>`), or let ours replace theirs (the last writer wins)"),
     key(Rule, "settle", All, Unit::Duration, Text("2s"),
         "how long an upload waits after close: renames, rewrites and deletes within it cost nothing"),
     key(Rule, "revalidate", All, Unit::Duration, Depends("the home tier's"),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::policy::placement::Promote;
 use crate::types::Key;
+use crate::types::blob::{AccessTier, Auth};
 use std::time::Duration;
 
 const GOOD: &str = include_str!("tests/good.toml");
@@ -123,6 +124,8 @@ fn words_of_the_table_are_the_words_understood() {
     assert_eq!(Auth::WORDS.map(|(word, _)| word), keys::AUTHS);
     assert_eq!(AccessTier::WORDS.map(|(word, _)| word), keys::ACCESS_TIERS);
     assert_eq!(checked::PROMOTES.map(|(word, _)| word), keys::PROMOTES);
+    assert_eq!(checked::ORDERS.map(|(word, _)| word), keys::ORDERS);
+    assert_eq!(checked::CONFLICTS.map(|(word, _)| word), keys::CONFLICTS);
 }
 
 #[test]

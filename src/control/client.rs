@@ -2,7 +2,7 @@
 
 use crate::control::protocol::{
     ANSWER_MAX, Answer, AnswerBody, Call, Drained, ErrorCode, Hello, ListPage, ListQuery, NativePath,
-    Progress, Request, VERSION, WireError, WirePath,
+    Progress, Request, VERSION, Warmed, WireError, WirePath,
 };
 use crate::control::status::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -130,6 +130,19 @@ impl Client {
     /// As [`Client::flush`].
     pub fn pending(&mut self, paths: Vec<WirePath>) -> Result<Drained, ClientError> {
         self.call(Call::Pending { paths }, &mut |_| {})
+    }
+
+    /// Has what is at or below `paths` (empty: everywhere) near and readable.
+    ///
+    /// # Errors
+    /// [`ClientError`]; running out of `timeout` is none.
+    pub fn warm(
+        &mut self,
+        paths: Vec<WirePath>,
+        timeout: Option<Duration>,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Warmed, ClientError> {
+        self.call(Call::Warm { paths, timeout_ms: timeout.map(whole_ms) }, on_progress)
     }
 
     /// Commits everything before an unmount.

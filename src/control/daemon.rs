@@ -1,6 +1,6 @@
 //! What the control server needs of a running mount, and no more.
 
-use crate::control::protocol::{Drained, Hello, ListPage, ListQuery, NativePath, Progress};
+use crate::control::protocol::{Drained, Hello, ListPage, ListQuery, NativePath, Progress, Warmed};
 use crate::control::status::Status;
 use crate::error::Result;
 use async_trait::async_trait;
@@ -39,6 +39,19 @@ pub trait Daemon: Send + Sync {
     /// # Errors
     /// As [`Daemon::flush`].
     async fn pending(&self, paths: &[Vec<u8>]) -> Result<Drained>;
+
+    /// Fetches hot copies of what is at or below `paths` (empty: everywhere) where a rule has a place for them, and has
+    /// archived files brought back, which it does not wait for. Dropped, it stops. Running out of `deadline` is not an
+    /// error: it shows in what is left.
+    ///
+    /// # Errors
+    /// As [`Daemon::flush`].
+    async fn warm(
+        &self,
+        paths: &[Vec<u8>],
+        deadline: Option<Duration>,
+        progress: &ProgressSink,
+    ) -> Result<Warmed>;
 
     /// Commits everything before an unmount; the mount serves on.
     ///

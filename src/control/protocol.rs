@@ -84,6 +84,15 @@ pub enum Call {
         #[serde(default)]
         paths: Vec<WirePath>,
     },
+    /// Have what is at or below `paths` (empty: everywhere) near and readable. Answers [`Warmed`].
+    Warm {
+        /// Relative to the mount's root.
+        #[serde(default)]
+        paths: Vec<WirePath>,
+        /// Stop after this long.
+        #[serde(default)]
+        timeout_ms: Option<u64>,
+    },
     /// Commit everything before an unmount. Answers [`Drained`].
     Drain {
         /// Give up waiting after this long.
@@ -105,8 +114,8 @@ pub enum Call {
 
 impl Call {
     /// Every `call` this version knows.
-    pub const NAMES: [&str; 9] =
-        ["hello", "status", "flush", "pending", "drain", "unmount", "ended", "path", "list"];
+    pub const NAMES: [&str; 10] =
+        ["hello", "status", "flush", "pending", "warm", "drain", "unmount", "ended", "path", "list"];
 }
 
 /// One line of an answer.
@@ -207,13 +216,13 @@ pub struct Hello {
 /// How far a long call is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Files committed since the call.
+    /// Files done since the call.
     pub files_done: u64,
-    /// Files still to commit.
+    /// Files still to do.
     pub files_left: u64,
-    /// Bytes committed since the call.
+    /// Bytes that were moved since the call.
     pub bytes_done: u64,
-    /// Bytes still to commit.
+    /// Bytes still to move.
     pub bytes_left: u64,
     /// What it waits for, if it does not move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -237,6 +246,9 @@ pub struct Drained {
     /// Of those left: refused for good, a person is needed.
     #[serde(default)]
     pub blocked_left: u64,
+    /// Whether the time was over before the rest could go on.
+    #[serde(default)]
+    pub timed_out: bool,
     /// Why they are left: the first reason, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -247,6 +259,56 @@ impl Drained {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.files_left == 0 && self.bytes_left == 0
+    }
+}
+
+/// How a `warm` ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warmed {
+    /// Files whose hot copy was made.
+    pub fetched_files: u64,
+    /// Their bytes.
+    pub fetched_bytes: u64,
+    /// Files that were near already.
+    #[serde(default)]
+    pub near_files: u64,
+    /// Files that can be read from afar, and whose rule has no place for a hot copy.
+    #[serde(default)]
+    pub far_files: u64,
+    /// Archived files that are on their way back now.
+    #[serde(default)]
+    pub rehydrating_files: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub rehydrating_bytes: u64,
+    /// Files that could not be fetched, and directories that could not be looked through.
+    #[serde(default)]
+    pub failed_files: u64,
+    /// Files that were not reached in time, as far as they are known.
+    #[serde(default)]
+    pub files_left: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub bytes_left: u64,
+    /// Whether the time was over first.
+    #[serde(default)]
+    pub timed_out: bool,
+    /// Why something failed: the first reason, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Warmed {
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        Progress {
+            files_done: self.fetched_files + self.near_files + self.far_files + self.rehydrating_files,
+            files_left: self.files_left,
+            bytes_done: self.fetched_bytes,
+            bytes_left: self.bytes_left,
+            waiting_for: None,
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How often the claim is renewed, well within its expiry.
 pub const BEAT_EVERY: Duration = Duration::from_secs(10);
@@ -33,6 +34,8 @@ pub struct Fill {
     file: File,
     size: u64,
     state: Mutex<State>,
+    /// The phase of the state, for those who wait for its end.
+    told: watch::Sender<Phase>,
 }
 
 #[derive(Debug)]
@@ -83,13 +86,21 @@ impl Fill {
             writing: false,
             last_beat: clock.monotonic(),
         };
-        Self { local, clock, names, file, size, state: Mutex::new(state) }
+        let told = watch::Sender::new(Phase::Filling);
+        Self { local, clock, names, file, size, state: Mutex::new(state), told }
     }
 
     /// How far it is.
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.state.lock().phase
+    }
+
+    /// Waits until it is complete or dropped.
+    pub async fn ended(&self) -> Phase {
+        let mut told = self.told.subscribe();
+        // The sender lives in self.
+        told.wait_for(|phase| *phase != Phase::Filling).await.map_or(Phase::Dropped, |phase| *phase)
     }
 
     /// Where the copy will be, or is.
@@ -183,6 +194,7 @@ impl Fill {
             self.local.files()?.sync_directory(&directory)?;
         }
         self.state.lock().phase = Phase::Complete;
+        self.told.send_replace(Phase::Complete);
         self.local.remove(&self.names.claim)
     }
 
@@ -254,6 +266,7 @@ impl Fill {
             state.held = RangeSet::default();
             state.written = RangeSet::default();
         }
+        self.told.send_replace(Phase::Dropped);
         for key in [&self.names.part, &self.names.claim] {
             if let Err(error) = self.local.remove(key) {
                 tracing::debug!(%key, %error, "a leftover of a fill stays until its claim expires");

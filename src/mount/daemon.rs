@@ -3,10 +3,11 @@
 use super::MountRequest;
 use super::parts::{Assembled, StatusText};
 use super::status;
+use super::warm::Warm;
 use crate::cli::detach::{self, Manner};
 use crate::control::protocol::{
     Drained, Held, Hello, ListPage, ListQuery, NativePath, Phase, Progress, Role, Row, RowKind, RowState,
-    WirePath,
+    Warmed, WirePath,
 };
 use crate::control::status::Status;
 use crate::control::{Daemon, ProgressSink};
@@ -110,7 +111,7 @@ impl Live {
     }
 
     /// Runs what may wait for a tier where it may.
-    async fn apart<T: Send + 'static>(
+    pub(super) async fn apart<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Vfs, &Caller) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -125,17 +126,19 @@ impl Live {
         if paths.is_empty() {
             return Ok(FlushScope::All);
         }
+        Ok(FlushScope::Under(self.inodes(paths).await?))
+    }
+
+    async fn inodes(&self, paths: &[Vec<u8>]) -> Result<Vec<Ino>> {
         let paths = paths.to_vec();
-        let inodes = self
-            .apart(move |vfs, caller| {
-                let ino = |path: &Vec<u8>| -> Result<Ino> {
-                    let key = Key::parse(path)?;
-                    vfs.resolve(caller, &key).map_err(|error| error.context(key))
-                };
-                paths.iter().map(ino).collect::<Result<Vec<_>>>()
-            })
-            .await?;
-        Ok(FlushScope::Under(inodes))
+        self.apart(move |vfs, caller| {
+            let ino = |path: &Vec<u8>| -> Result<Ino> {
+                let key = Key::parse(path)?;
+                vfs.resolve(caller, &key).map_err(|error| error.context(key))
+            };
+            paths.iter().map(ino).collect()
+        })
+        .await
     }
 
     async fn flush_scope(
@@ -206,6 +209,16 @@ impl Daemon for Live {
     async fn pending(&self, paths: &[Vec<u8>]) -> Result<Drained> {
         let scope = self.resolve(paths).await?;
         Ok(self.drained_of(&self.assembled.mover.pending(scope).await?))
+    }
+
+    async fn warm(
+        &self,
+        paths: &[Vec<u8>],
+        deadline: Option<Duration>,
+        progress: &ProgressSink,
+    ) -> Result<Warmed> {
+        let inodes = if paths.is_empty() { vec![Ino::ROOT] } else { self.inodes(paths).await? };
+        Ok(Warm::new(self, progress).run(inodes, deadline).await)
     }
 
     async fn drain(&self, deadline: Option<Duration>, progress: &ProgressSink) -> Result<Drained> {

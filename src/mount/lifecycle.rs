@@ -210,6 +210,7 @@ impl Live {
         drained.bytes_done = report.progress.bytes_done;
         drained.open_left = report.open.len() as u64;
         drained.blocked_left = report.blocked.len() as u64;
+        drained.timed_out = report.timed_out;
         drained.reason = match report.blocked.first() {
             Some(trouble) => Some(format!("{}: {}", trouble.about, trouble.error)),
             None if report.timed_out => Some("the time is over".to_owned()),

@@ -140,7 +140,7 @@ pub fn of(live: &Live) -> Status {
         blocked_files: mover.blocked.len() as u64,
         conflicts: mover.conflicts,
         shadowed: 0,
-        hidden: 0,
+        hidden: assembled.vfs.hidden_names(),
         lost: mover.lost.len() as u64,
         last_error: mover.last_error.as_ref().map(|trouble| LastError {
             at_s: (trouble.at.0.max(0) / 1_000_000_000).cast_unsigned(),

@@ -2,9 +2,7 @@
 
 use crate::catalog::{Catalog, TierRow};
 use crate::clock::Clock;
-use crate::config::{
-    AccessTier, Auth, BlobConfig, Config, DirectoryConfig, Percent, Storage, TierConfig, TierKind,
-};
+use crate::config::{BlobConfig, Config, DirectoryConfig, Percent, Storage, TierConfig, TierKind};
 use crate::data::{HotStore, Owner, StageStore};
 use crate::error::{Error, Kind, Result};
 use crate::mover::HotTier;
@@ -139,13 +137,13 @@ fn claim(row: &TierRow, directory: &DirectoryTier, catalog: &Catalog) -> Result<
 fn open_blob(config: &TierConfig, blob: &BlobConfig, catalog: &Catalog) -> Result<Built> {
     let client = blob::connect(&BlobOptions {
         name: config.name.clone(),
-        url: blob.location.url(),
-        auth: auth(blob.auth),
+        location: blob.location.clone(),
+        auth: blob.auth,
         client_id: blob.client_id.clone(),
         sas_file: blob.sas_file.clone(),
         key_file: blob.key_file.clone(),
         resource_id: blob.resource_id.clone(),
-        access_tier: blob.access_tier.map(|tier| access_tier(tier).to_owned()),
+        access_tier: blob.access_tier,
         capacity: config.capacity,
     })?;
     let row = catalog.register_tier(&config.name, &client.location())?;
@@ -157,26 +155,6 @@ fn open_blob(config: &TierConfig, blob: &BlobConfig, catalog: &Catalog) -> Resul
     let tier = Limit::new(Limits { calls: CALLS, upload_rate: blob.upload_max }).over(tier);
     let tier = retry.over(tier);
     Ok(Built { row, kind: config.kind, tier, meter, breaker: Some(breaker), directory: None })
-}
-
-fn access_tier(tier: AccessTier) -> &'static str {
-    match tier {
-        AccessTier::Hot => "Hot",
-        AccessTier::Cool => "Cool",
-        AccessTier::Cold => "Cold",
-    }
-}
-
-fn auth(auth: Auth) -> blob::Auth {
-    match auth {
-        Auth::Auto => blob::Auth::Auto,
-        Auth::Msi => blob::Auth::Msi,
-        Auth::Workload => blob::Auth::Workload,
-        Auth::Spn => blob::Auth::Spn,
-        Auth::Sas => blob::Auth::Sas,
-        Auth::Key => blob::Auth::Key,
-        Auth::Cli => blob::Auth::Cli,
-    }
 }
 
 /// The table of all tiers.

@@ -186,10 +186,10 @@ impl Engine {
 
     /// A blocked step whose file was written again, or deleted, blocks no longer.
     fn unblock(&mut self) {
-        for (domain, seq) in self.queue.blocked_heads() {
+        for (domain, seq) in self.queue.blocked() {
             match jobs::fresh(&self.context, seq) {
                 Ok(Some(step)) if step.blocked => {}
-                Ok(_) => self.queue.unblock(&domain),
+                Ok(_) => self.queue.unblock(&domain, seq),
                 Err(error) => tracing::debug!(%error, "a blocked step can't be looked at"),
             }
         }
@@ -205,10 +205,10 @@ impl Engine {
     fn finished(&mut self, ended: Ended) {
         let Ended { domain, seq, verdict, bytes, trouble } = ended;
         let counters = &self.context.counters;
-        counters.blocked.lock().remove(&domain);
+        counters.blocked.lock().remove(&(domain.clone(), seq));
         if let Some(trouble) = trouble {
             if verdict == Verdict::Blocked {
-                counters.blocked.lock().insert(domain.clone(), trouble.clone());
+                counters.blocked.lock().insert((domain.clone(), seq), trouble.clone());
             }
             *counters.last_error.lock() = Some(trouble);
         }
@@ -242,8 +242,12 @@ impl Engine {
             let flush = &mut self.flushes[index];
             flush.request.targets.domains.retain(|domain, seq| !queue.is_past(domain, *seq));
             let left = &flush.request.targets.domains;
-            let stuck = left.keys().all(|domain| queue.is_blocked(domain));
-            flush.blocked = left.keys().filter_map(|domain| blocked.get(domain).cloned()).collect();
+            let stuck = left.iter().all(|(domain, seq)| queue.is_stuck(domain, *seq));
+            flush.blocked = blocked
+                .iter()
+                .filter(|((domain, seq), _)| left.get(domain).is_some_and(|last| seq <= last))
+                .map(|(_, trouble)| trouble.clone())
+                .collect();
             if stuck || flush.request.reply.is_closed() {
                 ended.push(self.flushes.swap_remove(index));
             } else {

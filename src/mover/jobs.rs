@@ -19,8 +19,9 @@ use crate::catalog::{Step, StepKind};
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::flush::found;
-use crate::mover::queue::{Item, Verdict, backoff, later};
+use crate::mover::queue::{Holds, Item, Thing, Verdict, backoff, later};
 use crate::mover::status::{Counters, Trouble};
+use crate::policy::placement::Order;
 use crate::types::{FileKind, Seq};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +82,47 @@ pub(crate) fn brief(context: &Context, step: &Step) -> Result<Item> {
         queued_at: step.queued_at,
         settle: settle(context, &step.what)?,
         not_before: step.not_before,
+        holds: match context.rules().order(&step.domain) {
+            Order::Strict => Holds::Domain,
+            Order::None => holds(context, &step.what)?,
+        },
     })
+}
+
+/// A step that works on more than this many keys runs alone.
+const MOST_KEYS: usize = 16;
+
+/// What a step works on: the inode, the keys it has and those it should have, or the key to delete. Steps above or below
+/// the same key keep their order too: a directory goes after what was in it.
+fn holds(context: &Context, what: &StepKind) -> Result<Holds> {
+    let ino = match what {
+        StepKind::Delete { place, name } => {
+            let key = match found(context.catalog.place(*place))? {
+                Some(place) => Thing::Key(place.tier, place.key.join(name)?),
+                None => return Ok(Holds::Things(Vec::new())),
+            };
+            return Ok(Holds::Things(vec![key]));
+        }
+        StepKind::Reconcile(ino) => *ino,
+    };
+    let (names, replicas) = (context.catalog.names(ino)?, context.catalog.replicas(ino)?);
+    let is_directory =
+        found(context.catalog.inode(ino))?.is_some_and(|inode| inode.attr.kind == FileKind::Directory);
+    let places = if is_directory { context.catalog.places(ino)? } else { Vec::new() };
+    if names.len() + replicas.len() + places.len() > MOST_KEYS {
+        return Ok(Holds::Domain);
+    }
+    let rules = context.rules();
+    let mut things = vec![Thing::Inode(ino)];
+    for (parent, name) in names {
+        let Some(dir) = context.catalog.path(parent)? else { continue };
+        let path = dir.join(&name)?;
+        things.push(Thing::Key(rules.rule(&path).home, path));
+    }
+    let replicas = replicas.into_iter().filter(|replica| !replica.staged);
+    things.extend(replicas.map(|replica| Thing::Key(replica.tier, replica.key)));
+    things.extend(places.into_iter().map(|place| Thing::Key(place.tier, place.key)));
+    Ok(Holds::Things(things))
 }
 
 /// Only files settle: a directory or a symlink costs one request, a delete frees a name.

@@ -1,13 +1,18 @@
 //! What to start next. Pure: (steps, now) → jobs to start and when to look again; no clock, no I/O.
 //!
-//! * Steps of one order domain run one after another, in `seq` order: only the head may run.
-//! * Domains run side by side up to a limit.
-//! * A head that settles, backs off, is open for writing or is blocked holds its own domain only.
-//! * Memory is bounded: a domain holds the first few of its steps and remembers that there are
+//! * A step runs when no earlier one of its order domain holds what it needs: in a strict domain all of it, so that its
+//!   steps run one after another in `seq` order; in one without order only the same file and the same keys.
+//! * Domains run side by side. All jobs together have a limit.
+//! * A step that settles, backs off, is open for writing or is blocked holds up nothing else.
+//! * Memory is bounded: a domain holds the first of its steps and remembers that there are
 //!   `more`; those stay in the catalog until the domain runs short.
 
-use crate::types::{Seq, Timestamp};
-use std::collections::{BTreeMap, VecDeque};
+mod domain;
+
+use crate::types::{Ino, Key, Seq, TierId, Timestamp};
+use domain::{Domain, Entry, State};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// A step as the queue sees it.
@@ -23,6 +28,26 @@ pub struct Item {
     pub settle: Duration,
     /// Not before this moment, after a failed try.
     pub not_before: Timestamp,
+    /// What later steps of its domain must leave alone until it is done.
+    pub holds: Holds,
+}
+
+/// What a step keeps from later ones of its domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// All: nothing runs beside it.
+    Domain,
+    /// These alone.
+    Things(Vec<Thing>),
+}
+
+/// Something that two steps must not work on at once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Thing {
+    /// A file or directory.
+    Inode(Ino),
+    /// A key, with all that is above and below it.
+    Key(TierId, Key),
 }
 
 /// How much may be held and run.
@@ -30,8 +55,10 @@ pub struct Item {
 pub struct Limits {
     /// Jobs at once.
     pub parallel: usize,
-    /// Steps of one domain in memory.
+    /// Steps of one domain in memory, if they run one after another.
     pub per_domain: usize,
+    /// The same if they don't.
+    pub per_free_domain: usize,
     /// Domains in memory.
     pub domains: usize,
     /// No failed step waits longer than this, whatever the wall clock did meanwhile.
@@ -40,7 +67,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { parallel: 8, per_domain: 64, domains: 1024, longest_wait: Duration::from_secs(90) }
+        Self {
+            parallel: 64,
+            per_domain: 64,
+            per_free_domain: 1024,
+            domains: 1024,
+            longest_wait: Duration::from_secs(90),
+        }
     }
 }
 
@@ -57,28 +90,6 @@ pub enum Verdict {
     Retry(Timestamp),
     /// Refused for good; a person must help.
     Blocked,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Head {
-    Waiting,
-    Running,
-    Parked,
-    Blocked,
-}
-
-#[derive(Debug)]
-struct Domain {
-    waiting: VecDeque<Item>,
-    head: Head,
-    /// Highest step taken into memory so far.
-    held_to: Seq,
-    /// The catalog has steps above `held_to` that were passed over.
-    more: bool,
-    /// Passed over in the scan under way.
-    passed_over: bool,
-    /// Steps up to here don't settle.
-    hurried_to: Seq,
 }
 
 /// The queue.
@@ -114,9 +125,8 @@ impl Queue {
     /// Something was queued or released: look for new steps, and at parked ones again.
     pub fn notice(&mut self) {
         self.news = true;
-        for domain in self.domains.values_mut().filter(|domain| domain.head == Head::Parked) {
-            domain.head = Head::Waiting;
-        }
+        let entries = self.domains.values_mut().flat_map(|domain| &mut domain.entries);
+        entries.filter(|entry| entry.state == State::Parked).for_each(|entry| entry.state = State::Waiting);
     }
 
     /// After which step the catalog should be scanned now, if at all.
@@ -125,18 +135,14 @@ impl Queue {
         let news = self.news.then_some(self.scanned);
         let room = self.domains.len() < self.limits.domains;
         let overflow = self.overflow.filter(|_| room).map(|seq| Seq(seq.0.saturating_sub(1)));
-        let short = self.domains.values().filter(|domain| self.is_short(domain)).map(|domain| domain.held_to);
+        let short = self.domains.values().filter(|domain| domain.is_short()).map(|domain| domain.held_to);
         short.chain(news).chain(overflow).min()
     }
 
     /// Whether a scan under way may end before the last step: everybody has what they need.
     #[must_use]
     pub fn is_satisfied(&self) -> bool {
-        !self.news && self.overflow.is_none() && !self.domains.values().any(|domain| self.is_short(domain))
-    }
-
-    fn is_short(&self, domain: &Domain) -> bool {
-        domain.more && domain.waiting.len() * 4 <= self.limits.per_domain
+        !self.news && self.overflow.is_none() && !self.domains.values().any(Domain::is_short)
     }
 
     /// Takes a step found by a scan that began after `from`; steps come in order.
@@ -146,25 +152,21 @@ impl Queue {
             self.overflow_in_scan.get_or_insert(item.seq);
             return;
         }
-        let per_domain = self.limits.per_domain;
-        let domain = self.domains.entry(item.domain.clone()).or_insert_with(|| Domain {
-            waiting: VecDeque::new(),
-            head: Head::Waiting,
-            held_to: Seq(0),
-            more: false,
-            passed_over: false,
-            hurried_to: Seq(0),
-        });
+        let domain = self.domains.entry(item.domain.clone()).or_default();
+        domain.room = match item.holds {
+            Holds::Domain => self.limits.per_domain,
+            Holds::Things(_) => self.limits.per_free_domain,
+        };
         if item.seq <= domain.held_to {
             return;
         }
         let gap = domain.more && from > domain.held_to;
-        if gap || domain.passed_over || domain.waiting.len() >= per_domain {
+        if gap || domain.passed_over || domain.entries.len() >= domain.room {
             domain.passed_over = true;
             return;
         }
         domain.held_to = item.seq;
-        domain.waiting.push_back(item);
+        domain.entries.push_back(Entry { item, state: State::Waiting });
     }
 
     /// Ends a scan that began after `from`; `complete` if it saw the last step.
@@ -179,82 +181,71 @@ impl Queue {
             (_, found) => found,
         };
         self.news &= !complete;
-        self.domains.retain(|_, domain| domain.more || !domain.waiting.is_empty());
+        self.domains.retain(|_, domain| domain.more || !domain.entries.is_empty());
     }
 
-    /// The steps to start now, marked as running.
+    /// The steps to start now, marked as running; the oldest first.
     pub fn start(&mut self, now: Timestamp) -> Vec<Item> {
         let room = self.limits.parallel.saturating_sub(self.running);
+        if room == 0 {
+            return Vec::new();
+        }
+        let mut due: Vec<(Seq, &String, usize)> = Vec::new();
         let longest = self.limits.longest_wait;
-        let mut due: Vec<(Seq, &mut Domain)> = self
-            .domains
-            .values_mut()
-            .filter(|domain| domain.head == Head::Waiting)
-            .filter_map(|domain| {
-                let at = domain.due(now, longest)?;
-                (at <= now).then(|| (domain.waiting[0].seq, domain))
-            })
-            .collect();
-        due.sort_by_key(|(seq, _)| *seq);
-        let started: Vec<Item> = due
-            .into_iter()
-            .take(room)
-            .map(|(_, domain)| {
-                domain.head = Head::Running;
-                domain.waiting[0].clone()
-            })
-            .collect();
-        self.running += started.len();
-        started
+        for (name, domain) in self.domains.iter().filter(|(_, domain)| domain.has_due(now, longest)) {
+            let before = due.len();
+            domain.each_due(now, longest, |at, when| {
+                if when <= now {
+                    due.push((domain.entries[at].item.seq, name, at));
+                }
+                if due.len() - before < room { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+        }
+        due.sort_unstable_by_key(|(seq, ..)| *seq);
+        let chosen: Vec<(String, usize)> =
+            due.into_iter().take(room).map(|(_, name, at)| (name.clone(), at)).collect();
+        self.running += chosen.len();
+        let run = |(name, at): (String, usize)| {
+            let entry = self.domains.get_mut(&name)?.entries.get_mut(at)?;
+            entry.state = State::Running;
+            Some(entry.item.clone())
+        };
+        chosen.into_iter().filter_map(run).collect()
     }
 
-    /// When the next head is due, if anything waits for time and could start.
+    /// When to start something next, after [`Queue::start`] and if nothing happens before.
     #[must_use]
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         if self.running >= self.limits.parallel {
             return None;
         }
-        self.domains
-            .values()
-            .filter(|domain| domain.head == Head::Waiting)
-            .filter_map(|domain| domain.due(now, self.limits.longest_wait))
-            .min()
+        self.domains.values().filter_map(|domain| domain.next_due(now, self.limits.longest_wait)).min()
     }
 
     /// A started job ended.
     pub fn finish(&mut self, domain: &str, seq: Seq, verdict: Verdict) {
-        let Some(state) = self.domains.get_mut(domain).filter(|state| state.head == Head::Running) else {
-            return;
-        };
-        if state.waiting.front().is_none_or(|item| item.seq != seq) {
-            return;
-        }
+        let Some(state) = self.domains.get_mut(domain) else { return };
+        let Some(at) = state.running(seq) else { return };
         self.running -= 1;
-        state.head = Head::Waiting;
+        let entry = &mut state.entries[at];
+        entry.state = State::Waiting;
         match verdict {
-            Verdict::Done => {
-                state.waiting.pop_front();
-            }
-            Verdict::Later(item) => state.waiting[0] = item,
-            Verdict::Parked => state.head = Head::Parked,
-            Verdict::Retry(not_before) => state.waiting[0].not_before = not_before,
-            Verdict::Blocked => state.head = Head::Blocked,
+            Verdict::Done => drop(state.entries.remove(at)),
+            Verdict::Later(item) => entry.item = item,
+            Verdict::Parked => entry.state = State::Parked,
+            Verdict::Retry(not_before) => entry.item.not_before = not_before,
+            Verdict::Blocked => entry.state = State::Blocked,
         }
-        if state.waiting.is_empty() && !state.more {
+        if state.entries.is_empty() && !state.more {
             self.domains.remove(domain);
         }
     }
 
-    /// Steps of `domain` up to `seq` settle no longer; its head is tried again at once, even a blocked one.
+    /// Steps of `domain` up to `seq` settle no longer, and are tried again at once, even blocked ones.
     pub fn hurry(&mut self, domain: &str, seq: Seq) {
         self.settle_no_more(domain, seq);
         let Some(domain) = self.domains.get_mut(domain) else { return };
-        if let Some(head) = domain.waiting.front_mut().filter(|item| item.seq <= seq) {
-            head.not_before = Timestamp(i64::MIN);
-            if domain.head == Head::Blocked {
-                domain.head = Head::Waiting;
-            }
-        }
+        domain.entries.iter_mut().take_while(|entry| entry.item.seq <= seq).for_each(Entry::try_again);
     }
 
     /// Steps of `domain` up to `seq` settle no longer.
@@ -264,21 +255,23 @@ impl Queue {
         }
     }
 
-    /// The steps that block their domains.
+    /// The steps that are refused for good.
     #[must_use]
-    pub fn blocked_heads(&self) -> Vec<(String, Seq)> {
-        let blocked = self.domains.iter().filter(|(_, domain)| domain.head == Head::Blocked);
-        blocked.filter_map(|(name, domain)| Some((name.clone(), domain.waiting.front()?.seq))).collect()
+    pub fn blocked(&self) -> Vec<(String, Seq)> {
+        let of_domain = |(name, domain): (&String, &Domain)| {
+            let blocked = domain.entries.iter().filter(|entry| entry.state == State::Blocked);
+            blocked.map(|entry| (name.clone(), entry.item.seq)).collect::<Vec<_>>()
+        };
+        self.domains.iter().flat_map(of_domain).collect()
     }
 
-    /// What blocked `domain` is gone: its head is tried again.
-    pub fn unblock(&mut self, domain: &str) {
-        if let Some(domain) = self.domains.get_mut(domain).filter(|domain| domain.head == Head::Blocked) {
-            domain.head = Head::Waiting;
-            if let Some(head) = domain.waiting.front_mut() {
-                head.not_before = Timestamp(i64::MIN);
-            }
-        }
+    /// What blocked this step is gone: it is tried again.
+    pub fn unblock(&mut self, domain: &str, seq: Seq) {
+        let Some(domain) = self.domains.get_mut(domain) else { return };
+        let Some(at) = domain.find(seq).filter(|at| domain.entries[*at].state == State::Blocked) else {
+            return;
+        };
+        domain.entries[at].try_again();
     }
 
     /// Whether nothing of `domain` up to `seq` is left; true only after a complete scan.
@@ -287,27 +280,15 @@ impl Queue {
         match self.domains.get(domain) {
             None => self.overflow.is_none_or(|first| first > seq),
             Some(domain) => {
-                domain.waiting.front().is_none_or(|item| item.seq > seq)
-                    && !(domain.more && domain.held_to < seq)
+                domain.first().is_none_or(|first| first > seq) && !(domain.more && domain.held_to < seq)
             }
         }
     }
 
-    /// Whether the head of `domain` is refused for good.
+    /// Whether nothing of `domain` up to `seq` can go on before a person acts.
     #[must_use]
-    pub fn is_blocked(&self, domain: &str) -> bool {
-        self.domains.get(domain).is_some_and(|domain| domain.head == Head::Blocked)
-    }
-
-    /// Whether the head of `domain` waits for a file that is open for writing.
-    #[must_use]
-    pub fn is_parked(&self, domain: &str) -> bool {
-        self.domains.get(domain).is_some_and(|domain| domain.head == Head::Parked)
-    }
-
-    /// Domains with steps in memory.
-    pub fn domains(&self) -> impl Iterator<Item = &str> {
-        self.domains.keys().map(String::as_str)
+    pub fn is_stuck(&self, domain: &str, seq: Seq) -> bool {
+        self.domains.get(domain).is_some_and(|domain| domain.is_stuck(seq))
     }
 
     /// Whether there is nothing to do, now or later.
@@ -319,7 +300,7 @@ impl Queue {
     /// Steps in memory, those running included; more may be in the catalog.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.domains.values().map(|domain| domain.waiting.len()).sum()
+        self.domains.values().map(|domain| domain.entries.len()).sum()
     }
 
     /// Jobs started and not ended.
@@ -328,31 +309,11 @@ impl Queue {
         self.running
     }
 
-    /// When the oldest step in memory was queued. Heads are the oldest of their domains.
+    /// When the oldest step in memory was queued. The first of a domain is its oldest.
     #[must_use]
     pub fn oldest(&self) -> Option<Timestamp> {
-        self.domains.values().filter_map(|domain| domain.waiting.front()).map(|item| item.queued_at).min()
-    }
-
-    /// Domains whose head is blocked.
-    #[must_use]
-    pub fn blocked(&self) -> usize {
-        self.domains.values().filter(|domain| domain.head == Head::Blocked).count()
-    }
-}
-
-impl Domain {
-    /// When the head may start. A wall clock that jumped back must not make it wait for longer
-    /// than it was ever meant to.
-    fn due(&self, now: Timestamp, longest_wait: Duration) -> Option<Timestamp> {
-        let item = self.waiting.front()?;
-        let settled = if item.seq <= self.hurried_to || item.queued_at > now {
-            now
-        } else {
-            later(item.queued_at, item.settle)
-        };
-        let retry = if item.not_before > later(now, longest_wait) { now } else { item.not_before };
-        Some(settled.max(retry))
+        let firsts = self.domains.values().filter_map(|domain| domain.entries.front());
+        firsts.map(|entry| entry.item.queued_at).min()
     }
 }
 

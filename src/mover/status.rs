@@ -17,7 +17,8 @@ pub(crate) struct Counters {
     pub(crate) retries: AtomicU64,
     pub(crate) leftovers: AtomicU64,
     pub(crate) last_error: Mutex<Option<Trouble>>,
-    pub(crate) blocked: Mutex<BTreeMap<String, Trouble>>,
+    /// By domain and step.
+    pub(crate) blocked: Mutex<BTreeMap<(String, Seq), Trouble>>,
     pub(crate) queue: Mutex<QueueFacts>,
 }
 
@@ -79,7 +80,7 @@ pub struct MoverStatus {
     pub retries: u64,
     /// Stage files that no row knows, found at start and left alone.
     pub leftovers: u64,
-    /// Refused for good, one a domain.
+    /// Refused for good.
     pub blocked: Vec<Trouble>,
     /// The newest failure of any step.
     pub last_error: Option<Trouble>,

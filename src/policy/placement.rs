@@ -11,6 +11,9 @@ pub(crate) use pattern::{Pattern, Reach};
 use crate::types::{Key, TierId};
 use std::time::Duration;
 
+/// How names of order domains begin.
+const DOMAIN: &str = "rule";
+
 /// When a file read from afar gets a hot copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promote {
@@ -18,6 +21,26 @@ pub enum Promote {
     OnRead,
     /// Never.
     Never,
+}
+
+/// Which commits of a rule keep their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// All: one after another, as they were closed.
+    #[default]
+    Strict,
+    /// None, but those of one file and one name.
+    None,
+}
+
+/// What becomes of a file that somebody else changed at its home while it was dirty here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Conflict {
+    /// Both versions are kept, ours under another name.
+    #[default]
+    KeepBoth,
+    /// Ours replaces theirs: the last writer wins.
+    Overwrite,
 }
 
 /// What one `[[rule]]` decides.
@@ -39,6 +62,10 @@ pub struct Rule {
     pub revalidate: Option<Duration>,
     /// How long after a close an upload waits for renames, rewrites and deletes.
     pub settle: Duration,
+    /// Which commits keep their order.
+    pub order: Order,
+    /// What becomes of both versions after an outside change.
+    pub conflict: Conflict,
 }
 
 /// A rule as configured, before its pattern is compiled.
@@ -140,6 +167,13 @@ impl Rules {
     /// Name of the order domain of a path: steps of one domain keep their order.
     #[must_use]
     pub fn domain(&self, path: &Key) -> String {
-        format!("rule{}", self.rule(path).index)
+        format!("{DOMAIN}{}", self.rule(path).index)
+    }
+
+    /// Which steps of an order domain keep their order; all in one that no rule of now makes.
+    #[must_use]
+    pub fn order(&self, domain: &str) -> Order {
+        let index: Option<usize> = domain.strip_prefix(DOMAIN).and_then(|index| index.parse().ok());
+        index.and_then(|index| self.0.get(index)).map_or(Order::Strict, |one| one.rule.order)
     }
 }

@@ -18,14 +18,15 @@ mod upload;
 
 pub use azure::AzureBlob;
 pub use folder::FolderBlob;
-pub use options::{Auth, BlobOptions};
+pub use options::BlobOptions;
 
 use crate::error::{Error, Kind, Result};
 use crate::tier::Tier;
+use crate::types::Key;
+use crate::types::blob::BlobLocation;
 use azrest::{Client, Transport};
 use credentials::Credentials;
 use names::Names;
-use options::Location;
 use std::sync::Arc;
 
 /// What `df` shows if the config says nothing: there is no limit to ask for.
@@ -44,51 +45,36 @@ pub fn connect(options: &BlobOptions) -> Result<Arc<dyn Tier>> {
 /// # Errors
 /// As [`connect`].
 pub fn connect_with(options: &BlobOptions, env: &dyn Fn(&str) -> Option<String>) -> Result<Arc<dyn Tier>> {
-    let location = Location::parse(&options.url, env).map_err(|error| of_tier(error, options))?;
-    match location {
-        Location::Directory(path) => {
-            let folder = FolderBlob::open(&options.name, &path, options.capacity);
-            Ok(Arc::new(folder.map_err(|error| of_tier(error, options))?))
+    let made: Result<Arc<dyn Tier>> = match &options.location {
+        BlobLocation::Directory(path) => FolderBlob::open(&options.name, path, options.capacity)
+            .map(|folder| -> Arc<dyn Tier> { Arc::new(folder) }),
+        BlobLocation::Azure { endpoint, account, container, prefix } => {
+            let container = format!("{endpoint}/{container}");
+            in_azure(options, container, account, prefix, env).map(|tier| -> Arc<dyn Tier> { Arc::new(tier) })
         }
-        Location::Azure { .. } => Ok(Arc::new(container(options, location, env)?)),
-    }
+    };
+    made.map_err(|error| error.context(format_args!("tier {}", options.name)))
 }
 
-fn container(
+fn in_azure(
     options: &BlobOptions,
-    location: Location,
+    container_url: String,
+    account: &str,
+    prefix: &Key,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<AzureBlob> {
-    let Location::Azure { account, container_url, prefix, emulator } = location else {
-        return Err(Error::new(Kind::Invalid, "not a container"));
-    };
-    check_access_tier(options.access_tier.as_deref()).map_err(|error| of_tier(error, options))?;
-    let transport = Transport::new()
-        .map_err(|error| of_tier(Error::new(Kind::Unavailable, "HTTP client").with_source(error), options))?;
-    let credentials = Credentials::resolve(options, &account, emulator, env, &transport)
-        .map_err(|error| of_tier(error, options))?;
-    let location = format!("{container_url}/{prefix}");
-    let client = Client::new(transport.client(), container_url, account, credentials);
+    let transport =
+        Transport::new().map_err(|error| Error::new(Kind::Unavailable, "HTTP client").with_source(error))?;
+    let credentials = Credentials::resolve(options, account, env, &transport)?;
+    let prefix = String::from_utf8_lossy(prefix.as_bytes());
+    let location = format!("{container_url}/{prefix}").trim_end_matches('/').to_owned();
+    let client = Client::new(transport.client(), container_url, account.to_owned(), credentials);
     Ok(AzureBlob {
         name: options.name.clone(),
-        location: location.trim_end_matches('/').to_owned(),
+        location,
         client: Arc::new(client),
         names: Names::new(&prefix),
-        access_tier: options.access_tier.clone(),
+        access_tier: options.access_tier,
         capacity: options.capacity.unwrap_or(CAPACITY),
     })
-}
-
-/// Archived blobs can't be read back for hours, so nothing is written so.
-fn check_access_tier(access_tier: Option<&str>) -> Result<()> {
-    match access_tier {
-        None | Some("Hot" | "Cool" | "Cold") => Ok(()),
-        Some(other) => {
-            Err(Error::new(Kind::Invalid, format!("access_tier can't be {other:?}; use Hot, Cool or Cold")))
-        }
-    }
-}
-
-fn of_tier(error: Error, options: &BlobOptions) -> Error {
-    error.context(format_args!("tier {}", options.name))
 }

@@ -39,13 +39,15 @@ pub enum Operation {
     Copy,
     /// [`Tier::set_attrs`]
     SetAttrs,
+    /// [`Tier::rehydrate`]
+    Rehydrate,
     /// [`Tier::usage`]
     Usage,
 }
 
 impl Operation {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Probe,
         Self::Head,
         Self::List,
@@ -58,6 +60,7 @@ impl Operation {
         Self::Delete,
         Self::Copy,
         Self::SetAttrs,
+        Self::Rehydrate,
         Self::Usage,
     ];
 
@@ -290,6 +293,10 @@ impl<L: Layer> Tier for Layered<L> {
             })
         };
         self.layer.around(write(Operation::SetAttrs, key, attrs, &condition), &attempt).await
+    }
+
+    async fn rehydrate(&self, key: &Key) -> Result<()> {
+        self.layer.around(call(Operation::Rehydrate, key), &|_| self.inner.rehydrate(key)).await
     }
 
     async fn usage(&self) -> Result<Usage> {

@@ -7,7 +7,7 @@ mod upload;
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::tier::{
-    ByteStream, Capabilities, Cursor, Entry, Object, Page, Resident, Special, Tier, Upload, Usage,
+    Archive, ByteStream, Capabilities, Cursor, Entry, Object, Page, Resident, Special, Tier, Upload, Usage,
 };
 use crate::types::{Attrs, Condition, FileKind, Key, Timestamp, Version};
 use async_trait::async_trait;
@@ -50,7 +50,7 @@ impl Stored {
             target,
             rdev: self.rdev,
             native: None,
-            archived: false,
+            archive: Archive::No,
         }
     }
 }

@@ -174,6 +174,10 @@ impl Tier for Restricted {
         self.inner.set_attrs(&fold(key)?, version, &poor(attrs)).await
     }
 
+    async fn rehydrate(&self, key: &Key) -> Result<()> {
+        self.inner.rehydrate(&fold(key)?).await
+    }
+
     async fn usage(&self) -> Result<Usage> {
         self.inner.usage().await
     }

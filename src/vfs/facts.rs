@@ -4,6 +4,7 @@ use super::{Caller, Vfs};
 use crate::catalog::{DirEntry, Inode, Replica, WriteState};
 use crate::error::{Kind, Result};
 use crate::policy::placement::Rule;
+use crate::tier::Archive;
 use crate::types::{Attr, FileKind, Ino, Key, TierId};
 
 /// Where a file is and how far its newest bytes are: a line of `tierstat ls`.
@@ -102,7 +103,7 @@ impl Vfs {
     }
 
     /// Hot copies of what `remote` holds: tier and key of each.
-    fn hot_copies(&self, rule: &Rule, remote: &Replica) -> Result<Vec<(TierId, Key)>> {
+    pub(super) fn hot_copies(&self, rule: &Rule, remote: &Replica) -> Result<Vec<(TierId, Key)>> {
         let identity = self.identity(remote)?;
         let mut copies = Vec::new();
         for tier in &rule.hot {
@@ -182,8 +183,11 @@ impl Vfs {
         let tiers = || facts.copies.iter().map(|copy| copy.tier.as_str());
         Ok(match fact {
             b"tier" => Some(tiers().next().unwrap_or(&facts.home).into()),
-            b"state" if self.is_archived(caller, ino, &facts)? => Some(b"archived".to_vec()),
-            b"state" => Some(word(facts.state).into()),
+            b"state" => Some(match self.archive(caller, ino, &facts)? {
+                Archive::No => word(facts.state).into(),
+                Archive::Archived => b"archived".to_vec(),
+                Archive::Rehydrating => b"rehydrating".to_vec(),
+            }),
             b"replicas" => Some(tiers().collect::<Vec<_>>().join(",").into_bytes()),
             b"rule" => Some(facts.rule.into_bytes()),
             _ => None,
@@ -193,23 +197,23 @@ impl Vfs {
 
 impl Vfs {
     /// Whether the only copy is where it can't be read. The tier is asked each time: archiving changes no version.
-    fn is_archived(&self, caller: &Caller, ino: Ino, facts: &FileFacts) -> Result<bool> {
+    fn archive(&self, caller: &Caller, ino: Ino, facts: &FileFacts) -> Result<Archive> {
         let is_far = |copy: &Copy| copy.role == CopyRole::Home;
         if facts.state != WriteState::Clean || !facts.copies.iter().all(is_far) {
-            return Ok(false);
+            return Ok(Archive::No);
         }
         let newest = self.newest(&self.catalog().inode(ino)?)?;
-        let [only] = newest.as_slice() else { return Ok(false) };
+        let [only] = newest.as_slice() else { return Ok(Archive::No) };
         if self.resident(only.tier).is_some() || facts.attr.kind != FileKind::Regular {
-            return Ok(false);
+            return Ok(Archive::No);
         }
         let tier = self.parts.tiers.get(only.tier)?;
         match self.wait_for(caller, tier.head(&only.key)) {
-            Ok(object) => Ok(object.archived),
+            Ok(object) => Ok(object.archive),
             Err(error) if error.kind() == Kind::WouldBlock => Err(error),
             Err(error) => {
                 tracing::debug!(path = %facts.path, %error, "whether it is archived is not known now");
-                Ok(false)
+                Ok(Archive::No)
             }
         }
     }

@@ -118,6 +118,7 @@ impl Vfs {
         let parent = path.split().map_or(Key::ROOT, |(parent, _)| parent);
         let mut seen = HashSet::new();
         self.observe_page(place, &parent, &page, began, &mut seen)?;
+        self.note_hidden(place, page.hidden);
         self.observe_end(dir, place, &seen, began)
     }
 
@@ -220,7 +221,7 @@ impl Vfs {
             match result {
                 Err(error) if error.kind() == Kind::WouldBlock => return Err(error),
                 // A directory that another mount removed, or that exists on another tier only.
-                Err(error) if error.kind() == Kind::NotFound => {}
+                Err(error) if error.kind() == Kind::NotFound => self.note_hidden(&place, 0),
                 Err(error) if place.listed => {
                     tracing::warn!(%path, %error, "a tier could not be listed; showing what is known");
                 }
@@ -255,15 +256,24 @@ impl Vfs {
     ) -> Result<()> {
         let began = self.now();
         let mut seen = HashSet::new();
-        let mut from = None;
+        let (mut from, mut hidden) = (None, 0);
         loop {
             let page_began = self.now();
             let page = next_page(from)?;
             self.observe_page(place, path, &page, page_began, &mut seen)?;
+            hidden += page.hidden;
             from = page.next;
             if from.is_none() {
+                self.note_hidden(place, hidden);
                 return self.observe_end(dir, place, &seen, began);
             }
+        }
+    }
+
+    fn note_hidden(&self, place: &Place, count: u64) {
+        if self.hidden.note(place.id, count) && count > 0 {
+            let tier = self.parts.tiers.find(place.tier).map(|tier| tier.name().to_owned());
+            tracing::warn!(?tier, directory = %place.key, count, "names there can't be shown; they are left alone");
         }
     }
 

@@ -10,7 +10,7 @@ use super::*;
 use crate::catalog::{Inode, Location, Replica, WriteState};
 use crate::clock::ManualClock;
 use crate::data::{MemoryBudget, Owner};
-use crate::policy::placement::{Promote, Rule};
+use crate::policy::placement::{Conflict, Order, Promote, Rule};
 use crate::tier::{
     DirectoryKind, DirectoryOptions, DirectoryTier, Faults, Layer, MemoryTier, RenameMode, Restricted, Tier,
     Writing,
@@ -59,6 +59,8 @@ fn rules(scratch: TierId, share: TierId, poor: TierId, blob: TierId) -> Rules {
         promote: Promote::Never,
         revalidate: Some(window),
         settle: Duration::ZERO,
+        order: Order::default(),
+        conflict: Conflict::default(),
     };
     Rules::new(vec![
         rule(0, "b/**", blob, scratch, &[], BLOB_WINDOW),

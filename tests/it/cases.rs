@@ -7,9 +7,12 @@ mod changes;
 mod large;
 mod links_and_times;
 mod names;
+mod order;
+mod refused;
 mod signing_in;
 mod trouble;
 mod two_mounts;
+mod warm;
 
 use crate::support::blob_server::BlobServer;
 use crate::support::{Mount, Tiers};

@@ -84,6 +84,19 @@ impl Catalog {
         })
     }
 
+    /// What lies at a key of `ino` was changed by somebody else, and is to be replaced: the next commit goes over this version. `NotFound` if the
+    /// key is not the inode's (any more).
+    pub fn overwrite(&self, ino: Ino, place: PlaceId, name: &[u8], version: &Version) -> Result<()> {
+        self.engine.write(|tx| {
+            let mut row = tx.known_replica(place.0, name)?;
+            if row.ino != ino.0 {
+                return Err(Error::new(Kind::NotFound, "the key is not this file's any more"));
+            }
+            (row.version, row.generation, row.write_id) = (Some(version.0.to_vec()), 0, None);
+            tx.put_replica(&row)
+        })
+    }
+
     /// Replicas with a commit of unknown outcome (after a crash).
     pub fn unknown_commits(&self) -> Result<Vec<Replica>> {
         self.engine.read(|tx| tx.committing()?.into_iter().map(|row| tx.to_replica(row)).collect())

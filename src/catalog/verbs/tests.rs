@@ -171,7 +171,7 @@ fn object(kind: FileKind, tag: u64, size: u64) -> Object {
         target: None,
         rdev: 0,
         native: None,
-        archived: false,
+        archive: Default::default(),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::mount::{Catalog, MountConfig};
 use super::tier::{Draft, Storage};
-use super::url::BlobLocation;
 use crate::config::report::Findings;
+use crate::types::blob::BlobLocation;
 use std::path::Path;
 
 /// How two directories share bytes.

@@ -6,7 +6,7 @@ use crate::config::report::{Findings, WHOLE_FILE};
 use crate::config::section::{Located, Reader, quoted};
 use crate::config::show::{Origin, Shown};
 use crate::config::units;
-use crate::policy::placement::{Pattern, Promote};
+use crate::policy::placement::{Conflict, Order, Pattern, Promote};
 use std::time::Duration;
 
 /// `[[rule]]`
@@ -22,6 +22,10 @@ pub struct RuleConfig {
     pub hot: Vec<String>,
     /// When a hot copy is made.
     pub promote: Promote,
+    /// Which commits keep their order.
+    pub order: Order,
+    /// What becomes of both versions after an outside change.
+    pub conflict: Conflict,
     /// How long an upload waits after close.
     pub settle: Duration,
     /// How long changes by other tools may stay unseen; `None`: for ever.
@@ -31,6 +35,11 @@ pub struct RuleConfig {
 pub(in crate::config) const PROMOTES: [(&str, Promote); 2] =
     [("on-read", Promote::OnRead), ("never", Promote::Never)];
 
+pub(in crate::config) const ORDERS: [(&str, Order); 2] = [("strict", Order::Strict), ("none", Order::None)];
+
+pub(in crate::config) const CONFLICTS: [(&str, Conflict); 2] =
+    [("keep-both", Conflict::KeepBoth), ("overwrite", Conflict::Overwrite)];
+
 /// What is known of a rule while the rest is checked.
 pub(super) struct Draft {
     line: usize,
@@ -39,6 +48,8 @@ pub(super) struct Draft {
     stage: Option<String>,
     hot: Vec<String>,
     promote: Promote,
+    order: Order,
+    conflict: Conflict,
     settle: Duration,
     revalidate: Option<Duration>,
 }
@@ -52,9 +63,9 @@ impl Draft {
     }
 
     pub(super) fn finish(self) -> Option<RuleConfig> {
-        let Self { hot, promote, settle, revalidate, .. } = self;
+        let Self { hot, promote, order, conflict, settle, revalidate, .. } = self;
         let (path, home, stage) = (self.path?.value.0, self.home?, self.stage?);
-        Some(RuleConfig { path, home, stage, hot, promote, settle, revalidate })
+        Some(RuleConfig { path, home, stage, hot, promote, order, conflict, settle, revalidate })
     }
 }
 
@@ -98,10 +109,12 @@ fn read(
     let hot = read_hot(&mut reader, tiers, home);
     let stage = read_stage(&mut reader, tiers, mount, home, &hot);
     let promote = read_promote(&mut reader);
+    let order = reader.value("order", &|text| word(text, &ORDERS)).value;
+    let conflict = reader.value("conflict", &|text| word(text, &CONFLICTS)).value;
     let settle = reader.value("settle", &units::duration).value;
     let revalidate = read_revalidate(&mut reader, home);
     let (line, home) = (reader.line(), home.map(|home| home.name.clone()));
-    (Draft { line, path, home, stage, hot, promote, settle, revalidate }, reader.finish())
+    (Draft { line, path, home, stage, hot, promote, order, conflict, settle, revalidate }, reader.finish())
 }
 
 fn read_hot(reader: &mut Reader<'_>, tiers: &[tier::Draft], home: Option<&tier::Draft>) -> Vec<String> {

@@ -6,8 +6,8 @@ mod refer;
 pub(super) use read::{Draft, read};
 pub(super) use refer::{must_be_directory, unknown, warn_of_unused};
 
-use super::url::BlobLocation;
 use crate::config::units::Percent;
+use crate::types::blob::{AccessTier, Auth, BlobLocation};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -121,51 +121,4 @@ pub struct BlobConfig {
     pub access_tier: Option<AccessTier>,
     /// Bytes a second that may be sent; `None`: no limit.
     pub upload_max: Option<NonZeroU64>,
-}
-
-/// Access tiers that blobs can be read from at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessTier {
-    /// Dear to keep, cheap to read.
-    Hot,
-    /// For 30 days at least.
-    Cool,
-    /// For 90 days at least.
-    Cold,
-}
-
-impl AccessTier {
-    pub(in crate::config) const WORDS: [(&'static str, Self); 3] =
-        [("hot", Self::Hot), ("cool", Self::Cool), ("cold", Self::Cold)];
-}
-
-/// How to sign in to Azure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Auth {
-    /// Whatever is there.
-    Auto,
-    /// Managed identity.
-    Msi,
-    /// Workload identity.
-    Workload,
-    /// Service principal.
-    Spn,
-    /// Shared access signature.
-    Sas,
-    /// Account key.
-    Key,
-    /// The az CLI's login.
-    Cli,
-}
-
-impl Auth {
-    pub(in crate::config) const WORDS: [(&'static str, Self); 7] = [
-        ("auto", Self::Auto),
-        ("msi", Self::Msi),
-        ("workload", Self::Workload),
-        ("spn", Self::Spn),
-        ("sas", Self::Sas),
-        ("key", Self::Key),
-        ("cli", Self::Cli),
-    ];
 }

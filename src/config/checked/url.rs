@@ -3,62 +3,15 @@
 use super::absolute_path;
 use crate::config::expand::Environment;
 use crate::types::Key;
+use crate::types::blob::BlobLocation;
 use percent_encoding::percent_decode_str;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use url::{Host, Url};
 
 /// Names of the account in the environment, as other Azure tools know them.
 pub(super) const ACCOUNT_NAMES: [&str; 2] = ["AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"];
+/// Name of the account's address in the environment, where it is not the usual one.
+const ENDPOINT_NAME: &str = "AZURE_STORAGE_BLOB_ENDPOINT";
 const EXAMPLE: &str = "\"https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX\"";
-
-/// What a path may hold in a URL as it is.
-const PATH: &percent_encoding::AsciiSet =
-    &percent_encoding::NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-
-/// Where a blob tier is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BlobLocation {
-    /// In Azure, or an emulator of it.
-    Azure {
-        /// Scheme, host and port; for emulators the account too. No slash at the end.
-        endpoint: String,
-        /// The storage account.
-        account: String,
-        /// The container.
-        container: String,
-        /// Below which all keys are; may be the root.
-        prefix: Key,
-    },
-    /// In a directory that stands for a container (demo).
-    Directory(PathBuf),
-}
-
-impl BlobLocation {
-    /// As a URL, without secrets.
-    #[must_use]
-    pub fn url(&self) -> String {
-        match self {
-            Self::Azure { endpoint, container, prefix, .. } => {
-                let prefix = percent_encoding::percent_encode(prefix.as_bytes(), PATH);
-                format!("{endpoint}/{container}/{prefix}")
-            }
-            Self::Directory(path) => {
-                let path = percent_encoding::percent_encode(path.as_os_str().as_bytes(), PATH);
-                format!("file://{path}")
-            }
-        }
-    }
-
-    /// Whether the account is in the path: an emulator.
-    #[must_use]
-    pub fn is_emulator(&self) -> bool {
-        match self {
-            Self::Azure { endpoint, account, .. } => endpoint.ends_with(&format!("/{account}")),
-            Self::Directory(_) => false,
-        }
-    }
-}
 
 /// Reads a URL; the error goes on after the word `url`.
 pub(super) fn parse(text: &str, environment: Environment<'_>) -> Result<BlobLocation, String> {
@@ -134,8 +87,23 @@ fn by_container(url: &Url, environment: Environment<'_>) -> Result<BlobLocation,
             "takes its account from AZURE_STORAGE_ACCOUNT, and {account:?} is none; set the bare name"
         ));
     }
-    let endpoint = format!("https://{account}.blob.core.windows.net");
+    let endpoint = match environment.first_of(&[ENDPOINT_NAME]) {
+        Some(given) => endpoint(&given)?,
+        None => format!("https://{account}.blob.core.windows.net"),
+    };
     azure(endpoint, account, container, path_names(url)?.into_iter())
+}
+
+/// An account's address from the environment.
+fn endpoint(text: &str) -> Result<String, String> {
+    let wrong = || {
+        format!(
+            "takes its address from {ENDPOINT_NAME}, which is none; set https://ACCOUNT.blob.core.windows.net"
+        )
+    };
+    let url = Url::parse(text).map_err(|_not_repeated| wrong())?;
+    let is_plain = refuse_extras(&url).is_ok() && matches!(url.scheme(), "https" | "http");
+    if is_plain && url.has_host() { Ok(text.trim_end_matches('/').to_owned()) } else { Err(wrong()) }
 }
 
 fn azure(
@@ -233,6 +201,27 @@ mod tests {
         }
         assert!(parsed("http://azurite:10000/acc/test").unwrap().is_emulator());
         assert!(!parsed("az://training").unwrap().is_emulator());
+    }
+
+    #[test]
+    fn an_address_in_the_environment_counts() {
+        let with = |address: &'static str| {
+            let find = move |name: &str| match name {
+                "AZURE_STORAGE_ACCOUNT" => Some("blue".to_owned()),
+                "AZURE_STORAGE_BLOB_ENDPOINT" => Some(address.to_owned()),
+                _ => None,
+            };
+            parse("az://training/x", Environment::new(&find))
+        };
+        let china = "https://blue.blob.core.chinacloudapi.cn";
+        assert_eq!(
+            with("https://blue.blob.core.chinacloudapi.cn/"),
+            Ok(location(china, "blue", "training", "x"))
+        );
+        for wrong in ["blue", "https://h.x/?sig=SECRET", "ftp://h.x", "https://user:SECRET@h.x"] {
+            let said = with(wrong).unwrap_err();
+            assert!(said.contains("AZURE_STORAGE_BLOB_ENDPOINT") && !said.contains("SECRET"), "{said}");
+        }
     }
 
     #[test]

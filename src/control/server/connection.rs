@@ -25,7 +25,7 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Paths in one flush.
+/// Paths in one request.
 const PATHS_MAX: usize = 100_000;
 
 pub(super) async fn run(stream: UnixStream, daemon: Arc<dyn Daemon>, stopped: watch::Receiver<bool>) {
@@ -130,7 +130,7 @@ fn parse(line: &[u8]) -> Result<Request, (u64, AnswerBody)> {
 
 fn check(call: &Call) -> Result<(), &'static str> {
     let paths = match call {
-        Call::Flush { paths, .. } | Call::Pending { paths } => paths.as_slice(),
+        Call::Flush { paths, .. } | Call::Pending { paths } | Call::Warm { paths, .. } => paths.as_slice(),
         Call::Path { path } | Call::List(ListQuery { path, .. }) => std::slice::from_ref(path),
         _ => &[],
     };
@@ -186,6 +186,9 @@ async fn work(daemon: &dyn Daemon, call: Call, sink: &watch::Sender<Progress>) -
             outcome(daemon.flush(&plain(paths), timeout_ms.map(Duration::from_millis), sink).await)
         }
         Call::Pending { paths } => outcome(daemon.pending(&plain(paths)).await),
+        Call::Warm { paths, timeout_ms } => {
+            outcome(daemon.warm(&plain(paths), timeout_ms.map(Duration::from_millis), sink).await)
+        }
         Call::Drain { timeout_ms } => {
             outcome(daemon.drain(timeout_ms.map(Duration::from_millis), sink).await)
         }

@@ -45,6 +45,15 @@ impl Daemon for Fake {
         Ok(Drained { files_done: self.steps, files_left: paths.len() as u64, ..Drained::default() })
     }
 
+    async fn warm(
+        &self,
+        _paths: &[Vec<u8>],
+        _deadline: Option<Duration>,
+        _progress: &ProgressSink,
+    ) -> Result<Warmed> {
+        Ok(Warmed::default())
+    }
+
     async fn pending(&self, paths: &[Vec<u8>]) -> Result<Drained> {
         Ok(Drained { files_left: paths.len() as u64, ..Drained::default() })
     }
@@ -187,6 +196,7 @@ fn every_call_is_known_by_name() {
         Call::Status,
         Call::Flush { paths: vec![], timeout_ms: None },
         Call::Pending { paths: vec![] },
+        Call::Warm { paths: vec![], timeout_ms: None },
         Call::Drain { timeout_ms: None },
         Call::Unmount,
         Call::Ended,

@@ -238,7 +238,7 @@ fn object(meta: &fs::Metadata) -> Object {
         target: None,
         rdev: 0,
         native: None,
-        archived: false,
+        archive: Archive::No,
     }
 }
 

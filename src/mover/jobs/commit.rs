@@ -2,6 +2,7 @@
 //! after it. A lost reply is recognised by the write id; anything else in the way is a conflict.
 
 use crate::catalog::{Inode, PlaceId, Replica, WriteState};
+use crate::data::Permit;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
@@ -16,8 +17,8 @@ use std::time::Duration;
 
 /// What puts content under a key.
 pub(crate) enum Act {
-    /// All bytes in one request.
-    Put(Bytes),
+    /// All bytes in one request, with the memory they take.
+    Put { bytes: Bytes, _memory: Permit },
     /// Blocks that were sent before.
     Upload { upload: Arc<dyn Upload>, blocks: u64 },
     /// A directory, symlink or node.
@@ -80,7 +81,7 @@ async fn perform(
     let (tier, key) = (&target.tier, &target.key);
     let condition = target.condition();
     match act {
-        Act::Put(bytes) => tier.put(key, bytes.clone(), attrs, &condition).await,
+        Act::Put { bytes, .. } => tier.put(key, bytes.clone(), attrs, &condition).await,
         Act::Upload { upload, blocks } => upload.commit(*blocks, attrs, &condition).await,
         Act::Special(special) => tier.put_special(key, special, attrs, &condition).await,
         Act::Copy { from, version } => tier.copy(from, version, key, attrs, &condition).await,

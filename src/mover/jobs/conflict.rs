@@ -6,8 +6,9 @@ use crate::mover::context::Context;
 use crate::mover::jobs::Flow;
 use crate::mover::jobs::subject::Target;
 use crate::mover::status::Counters;
+use crate::policy::placement::Conflict;
 use crate::tier::{Entry, Object};
-use crate::types::{TierId, Timestamp};
+use crate::types::{FileKind, Ino, TierId, Timestamp};
 use std::sync::Arc;
 
 /// Longest name of a file, in bytes.
@@ -58,6 +59,19 @@ pub(crate) async fn resolve(
     object: Object,
 ) -> Flow<()> {
     let Some(parent) = target.place.ino else { return Ok(()) };
+    let files = [inode.attr.kind, object.kind] == [FileKind::Regular; 2];
+    if files && rule_says(context, parent, &target.name)? == Conflict::Overwrite {
+        tracing::warn!(
+            key = %target.key, tier = target.tier.name(),
+            "somebody else changed the file at its home; it is overwritten, as its rule says"
+        );
+        return Ok(context.catalog.overwrite(
+            inode.attr.ino,
+            target.place.id,
+            &target.name,
+            &object.version,
+        )?);
+    }
     let aside = free_name(context, target, context.clock.wall())?;
     let entry = Entry { name: target.name.clone(), object };
     let observed = context.catalog.set_aside(
@@ -78,6 +92,12 @@ pub(crate) async fn resolve(
     (context.invalidate)(crate::types::Invalidation::Entry { parent, name: target.name.clone() });
     (context.invalidate)(crate::types::Invalidation::Entry { parent, name: aside });
     Ok(())
+}
+
+fn rule_says(context: &Context, parent: Ino, name: &[u8]) -> Result<Conflict> {
+    let path = context.catalog.path(parent)?;
+    let path = path.map(|dir| dir.join(name)).transpose()?;
+    Ok(path.map_or(Conflict::KeepBoth, |path| context.rules().rule(&path).conflict))
 }
 
 fn free_name(context: &Context, target: &Target, now: Timestamp) -> Result<Vec<u8>> {

@@ -145,10 +145,10 @@ fn cut(key: &Key, error: std::io::Error) -> Error {
 /// Sends the bytes of `sealed` towards `target`; nothing is visible before the answered act.
 pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &Target) -> Flow<Act> {
     if sealed.size <= ONE_REQUEST_MAX {
-        let _permit = context.stores.reserve(sealed.size).await;
+        let _memory = context.stores.reserve(sealed.size).await;
         let bytes = sealed.read(context, 0..sealed.size).await?;
         Counters::add(&context.counters.sent_bytes, sealed.size);
-        return Ok(Act::Put(bytes));
+        return Ok(Act::Put { bytes, _memory });
     }
     let upload: Arc<dyn Upload> = target.tier.upload(&target.key, sealed.size).await?.into();
     failpoint::pass("upload_begun");

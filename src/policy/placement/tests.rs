@@ -14,6 +14,8 @@ fn rule(index: usize, pattern: &str, home: u32) -> Rule {
         promote: Promote::Never,
         revalidate: None,
         settle: Duration::ZERO,
+        order: Order::default(),
+        conflict: Conflict::default(),
     }
 }
 
@@ -35,6 +37,18 @@ fn the_first_match_wins() {
     let home = |path| rules.rule(&key(path)).home.0;
     assert_eq!([home("a/x.pt"), home("a/b/x.pt"), home("a"), home("b"), home("")], [1, 2, 2, 3, 3]);
     assert_eq!(rules.domain(&key("a/b")), "rule1");
+}
+
+#[test]
+fn a_domain_has_the_order_of_its_rule() {
+    let mut loose = rule(0, "a/**", 1);
+    loose.order = Order::None;
+    let rules = Rules::new(vec![loose, rule(1, "**", 2)]).unwrap();
+    let order = |path| rules.order(&rules.domain(&key(path)));
+    assert_eq!([order("a/b"), order("b")], [Order::None, Order::Strict]);
+    for unknown in ["rule2", "rule", "", "a"] {
+        assert_eq!(rules.order(unknown), Order::Strict, "{unknown}");
+    }
 }
 
 #[test]

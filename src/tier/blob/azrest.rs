@@ -15,7 +15,7 @@ pub(super) use failure::{Failure, Outcome};
 pub(super) use list::Listing;
 pub(super) use operations::Write;
 pub(super) use properties::Properties;
-pub(super) use transport::{Transport, is_near};
+pub(super) use transport::Transport;
 
 use super::credentials::Credentials;
 use crate::error::Kind;

@@ -7,6 +7,7 @@ use super::names::Names;
 use super::upload::{AzureUpload, put_whole};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{ByteStream, Capabilities, Cursor, Object, Page, Resident, Special, Tier, Upload, Usage};
+use crate::types::blob::AccessTier;
 use crate::types::{Attrs, Condition, FileKind, Key, Version};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,21 +23,11 @@ pub struct AzureBlob {
     pub(super) location: String,
     pub(super) client: Arc<Client>,
     pub(super) names: Names,
-    pub(super) access_tier: Option<String>,
+    pub(super) access_tier: Option<AccessTier>,
     pub(super) capacity: u64,
 }
 
 impl AzureBlob {
-    /// Moves `key` to another access tier; out of `Archive` this starts a rehydration of hours.
-    ///
-    /// # Errors
-    /// [`Kind::NotFound`], [`Kind::Archived`] while a rehydration is under way.
-    pub async fn set_access_tier(&self, key: &Key, access_tier: &str) -> Result<()> {
-        let blob = self.blob(key)?;
-        let set = self.client.set_tier(&blob, access_tier).await;
-        set.map_err(|failure| self.error(failure, "set the access tier of", key))
-    }
-
     pub(super) fn blob(&self, key: &Key) -> Result<String> {
         self.names.blob(key).map_err(|error| error.context(self.what("name", key)))
     }
@@ -74,8 +65,7 @@ impl AzureBlob {
         condition: &Condition,
     ) -> Result<Version> {
         let blob = self.blob(key)?;
-        let write =
-            Write { metadata, condition, content_type: None, access_tier: self.access_tier.as_deref() };
+        let write = Write { metadata, condition, content_type: None, access_tier: self.access_tier };
         let written = put_whole(&self.client, &blob, bytes, write).await;
         written.map_err(|failure| self.error(failure, "write", key))
     }
@@ -214,7 +204,7 @@ impl Tier for AzureBlob {
 
     async fn upload(&self, key: &Key, size: u64) -> Result<Box<dyn Upload>> {
         let (client, blob) = (Arc::clone(&self.client), self.blob(key)?);
-        Ok(Box::new(AzureUpload::new(client, self.what("upload", key), blob, size, self.access_tier.clone())))
+        Ok(Box::new(AzureUpload::new(client, self.what("upload", key), blob, size, self.access_tier)))
     }
 
     async fn delete(&self, key: &Key, condition: &Condition) -> Result<()> {
@@ -248,6 +238,11 @@ impl Tier for AzureBlob {
         let blob = self.blob(key)?;
         let set = self.replace_metadata(&blob, version, attrs).await;
         set.map_err(|failure| self.error(failure, "set attributes of", key))
+    }
+
+    async fn rehydrate(&self, key: &Key) -> Result<()> {
+        let blob = self.blob(key)?;
+        self.client.rehydrate(&blob).await.map_err(|failure| self.error(failure, "rehydrate", key))
     }
 
     async fn usage(&self) -> Result<Usage> {

@@ -64,7 +64,7 @@ impl AzureBlob {
             metadata,
             condition,
             content_type: found.content_type.as_deref(),
-            access_tier: self.access_tier.as_deref(),
+            access_tier: self.access_tier,
         };
         if found.size == 0 {
             return put_whole(&self.client, target, Bytes::new(), write).await;
@@ -96,8 +96,7 @@ impl AzureBlob {
     ) -> Result<Version> {
         use crate::tier::Tier;
         let what = self.what("copy", from);
-        let upload =
-            AzureUpload::new(Arc::clone(&self.client), what, target.into(), size, self.access_tier.clone());
+        let upload = AzureUpload::new(Arc::clone(&self.client), what, target.into(), size, self.access_tier);
         let block = usize::try_from(upload.block_size()).unwrap_or(usize::MAX);
         let mut parts = self.read(from, 0..size, version).await?;
         let (mut pending, mut index) = (BytesMut::new(), 0);

@@ -4,8 +4,9 @@
 //! here, so that files are read again when they change and a key can sign copy sources. No `Debug` shows a secret.
 
 use super::azrest::{Failure, Outcome, Transport};
-use super::options::{Auth, BlobOptions, EMULATOR_ACCOUNT};
+use super::options::BlobOptions;
 use crate::error::{Error, Kind, Result};
+use crate::types::blob::{Auth, EMULATOR_ACCOUNT, KEY_NAMES, SAS_NAMES};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use object_store::RetryConfig;
@@ -92,12 +93,11 @@ impl Credentials {
     pub(super) fn resolve(
         options: &BlobOptions,
         account: &str,
-        emulator: bool,
         env: Env<'_>,
         transport: &Transport,
     ) -> Result<Self> {
         let auth = match options.auth {
-            Auth::Auto => automatic(options, env)?.unwrap_or(if emulator { Auth::Key } else { Auth::Msi }),
+            Auth::Auto => automatic(options, env)?.unwrap_or(default(options)),
             auth => auth,
         };
         match auth {
@@ -259,8 +259,6 @@ fn read(path: &Path, form: Form) -> Result<(Stamp, Secret)> {
     Ok((stamp, Secret::parse(&std::fs::read_to_string(path)?, form)?))
 }
 
-const KEY_NAMES: [&str; 3] = ["AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"];
-const SAS_NAMES: [&str; 2] = ["AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY"];
 const SPN_ID: [&str; 3] = ["AZURE_STORAGE_SPN_CLIENT_ID", "AZURE_STORAGE_CLIENT_ID", "AZURE_CLIENT_ID"];
 const SPN_SECRET: [&str; 3] =
     ["AZURE_STORAGE_SPN_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET", "AZURE_CLIENT_SECRET"];
@@ -293,7 +291,7 @@ fn automatic(options: &BlobOptions, env: Env<'_>) -> Result<Option<Auth>> {
         return Ok(Some(Auth::Sas));
     }
     if let Some(wanted) = first(env, &["AZURE_STORAGE_AUTH_TYPE"]) {
-        return wanted.parse().map(Some).map_err(|error: Error| error.context("AZURE_STORAGE_AUTH_TYPE"));
+        return auth_type(&wanted).map(Some);
     }
     let candidates = [
         (has(&KEY_NAMES), Auth::Key),
@@ -302,6 +300,21 @@ fn automatic(options: &BlobOptions, env: Env<'_>) -> Result<Option<Auth>> {
         (has(&SPN_SECRET) && has(&TENANT), Auth::Spn),
     ];
     Ok(candidates.iter().find(|(there, _)| *there).map(|(_, auth)| *auth))
+}
+
+/// How blobfuse2 says it.
+fn auth_type(text: &str) -> Result<Auth> {
+    let wanted = if text.eq_ignore_ascii_case("azcli") { "cli" } else { text };
+    let found = Auth::WORDS.iter().find(|(word, _)| wanted.eq_ignore_ascii_case(word));
+    found.map(|(_, auth)| *auth).ok_or_else(|| {
+        let words = Auth::WORDS.map(|(word, _)| word).join(", ");
+        Error::new(Kind::Invalid, format!("AZURE_STORAGE_AUTH_TYPE can't be {text:?}; use one of {words}"))
+    })
+}
+
+/// An emulator's key is known; a machine in Azure has an identity.
+fn default(options: &BlobOptions) -> Auth {
+    if options.location.is_emulator() { Auth::Key } else { Auth::Msi }
 }
 
 /// What makes object_store's providers of tokens for `auth`.

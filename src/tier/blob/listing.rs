@@ -9,7 +9,7 @@ use super::attributes;
 use super::azrest::{Listing, Properties};
 use super::names::Names;
 use crate::error::{Error, Kind, Result};
-use crate::tier::{Cursor, Entry, Object, Page};
+use crate::tier::{Archive, Cursor, Entry, Object, Page};
 use crate::types::{Attrs, FileKind, Key, Timestamp, Version};
 use std::collections::BTreeSet;
 
@@ -59,6 +59,9 @@ pub(super) struct View<'a> {
     pub(super) start: &'a [u8],
 }
 
+/// Most blobs that can wait for their prefix: one a letter of the longest name, and some patience.
+const HELD_MAX: usize = 4096;
+
 impl View<'_> {
     /// The entries that are certain after `listing`.
     ///
@@ -80,7 +83,10 @@ impl View<'_> {
         for (name, properties) in state.held.into_iter().chain(listing.blobs) {
             let is_prefix = prefixes.remove(&format!("{name}/"));
             let may_be_prefix = !is_last && last_names.iter().any(|last| last.starts_with(&name));
-            if is_prefix {
+            if properties.etag.is_empty() && !is_prefix {
+                // Without a version it would pass for names alone.
+                page.hidden += 1;
+            } else if is_prefix {
                 let is_marker = object_of(&properties).kind == FileKind::Directory;
                 let object = if is_marker { object_of(&properties) } else { prefix_only() };
                 page.hidden += u64::from(!is_marker);
@@ -96,6 +102,9 @@ impl View<'_> {
         }
         for prefix in prefixes {
             self.show(&mut page, &prefix[..prefix.len().saturating_sub(1)], prefix_only());
+        }
+        if held.len() > HELD_MAX {
+            return Err(Error::new(Kind::Corrupt, "the list is in no order"));
         }
         if !is_last {
             page.next = Some(State { marker: listing.next, held, last_prefix }.cursor()?);
@@ -128,7 +137,7 @@ pub(super) fn object_of(properties: &Properties) -> Object {
         target,
         rdev,
         native: None,
-        archived: properties.archived,
+        archive: properties.archive,
     }
 }
 
@@ -143,7 +152,7 @@ pub(super) fn prefix_only() -> Object {
         target: None,
         rdev: 0,
         native: None,
-        archived: false,
+        archive: Archive::No,
     }
 }
 
@@ -256,13 +265,17 @@ mod tests {
 
     #[test]
     fn odd_names_leave_their_siblings_alone() {
-        let odd = ["/lead", "a//b", "./x", "../x", "tail.", "c\u{1}", "b\\c"];
+        let deep = "s/".repeat(10_000);
+        let long = "x".repeat(256);
+        let odd = ["/lead", "a//b", "./x", "../x", "tail.", "c\u{1}", "b\\c", "n\0l", &long];
         let mut blobs: Vec<_> = odd.iter().map(|name| blob(name, 1, false)).collect();
         blobs.extend([blob("a/ok", 1, false), blob("ok", 1, false), blob(".tierfs/id", 1, false)]);
+        blobs.push(blob(&deep, 1, false));
         let (entries, hidden) = list(&blobs, "", 3);
-        assert_eq!(entries, [entry("a", FileKind::Directory, ""), entry("ok", FileKind::Regular, "e-ok")]);
+        let directory = |name| entry(name, FileKind::Directory, "");
+        assert_eq!(entries, [directory("a"), entry("ok", FileKind::Regular, "e-ok"), directory("s")]);
         // `a//b` counts where it would be shown.
-        assert_eq!((hidden, list(&blobs, "a/", 3).1), (6, 1));
+        assert_eq!((hidden, list(&blobs, "a/", 3).1), (8, 1));
         assert_eq!(list(&[blob("d/.tierfs", 1, false)], "d/", 1).0.len(), 1);
     }
 

@@ -4,6 +4,7 @@ use super::attributes::{self, Metadata};
 use super::azrest::{Client, Failure, Outcome, Write};
 use crate::error::{Error, Kind, Result};
 use crate::tier::Upload;
+use crate::types::blob::AccessTier;
 use crate::types::{Attrs, Condition, Version};
 use async_trait::async_trait;
 use base64::Engine;
@@ -141,7 +142,7 @@ pub(super) struct AzureUpload {
     kept: Mutex<Option<Bytes>>,
     /// The blocks that are there to be named, and their sizes.
     sent: Mutex<BTreeMap<u64, u64>>,
-    access_tier: Option<String>,
+    access_tier: Option<AccessTier>,
 }
 
 impl AzureUpload {
@@ -151,7 +152,7 @@ impl AzureUpload {
         what: String,
         blob: String,
         size: u64,
-        access_tier: Option<String>,
+        access_tier: Option<AccessTier>,
     ) -> Self {
         let block_size = block_size(size);
         let one_block = size <= block_size;
@@ -196,7 +197,7 @@ impl AzureUpload {
     ) -> Result<Version> {
         let size = self.size(blocks)?;
         let kept = self.kept.lock().clone();
-        let write = Write { metadata, condition, content_type, access_tier: self.access_tier.as_deref() };
+        let write = Write { metadata, condition, content_type, access_tier: self.access_tier };
         let whole = match (blocks, &kept) {
             (0, _) => Some(Bytes::new()),
             (1, Some(bytes)) => Some(bytes.clone()),

@@ -1,6 +1,6 @@
 //! From stat(2) to [`Object`], and what a [`Version`] of a native file is made of.
 
-use crate::tier::{NativeId, Object};
+use crate::tier::{Archive, NativeId, Object};
 use crate::types::{Attrs, FileKind, Timestamp, Version};
 use rustix::fs::Stat;
 
@@ -45,7 +45,7 @@ pub(super) fn object(stat: &Stat, owner_and_mode: bool) -> Option<Object> {
             nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
             blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
         }),
-        archived: false,
+        archive: Archive::No,
     })
 }
 

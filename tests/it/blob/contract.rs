@@ -5,6 +5,7 @@ use crate::contract;
 use crate::support::blob_server::BlobServer;
 use crate::support::tiers::Subject;
 use tierfs::tier::blob::{BlobOptions, connect};
+use tierfs::types::blob::BlobLocation;
 
 async fn of(service: &str) -> Subject {
     Subject::shared(Container::create_at(service).await.tier("pre fix"))
@@ -28,8 +29,7 @@ async fn our_own_server_keeps_the_contract() {
 async fn a_directory_as_a_container_keeps_the_contract() {
     contract::run(|| async {
         let folder = tempfile::tempdir_in(crate::support::tiers::memory_dir()).expect("a folder");
-        let url = format!("file://{}", folder.path().display());
-        let options = BlobOptions { name: "blob".into(), url, ..BlobOptions::default() };
+        let options = BlobOptions::new("blob", BlobLocation::Directory(folder.path().to_owned()));
         Subject::shared(connect(&options).expect("a tier")).keeping(folder)
     })
     .await;

@@ -8,6 +8,8 @@ use object_store::client::{HttpClient, HttpConnector, HttpRequestBody, ReqwestCo
 use std::sync::Arc;
 use tierfs::tier::Tier;
 use tierfs::tier::blob::{BlobOptions, connect};
+use tierfs::types::Key;
+use tierfs::types::blob::BlobLocation;
 
 /// The emulator's well-known key.
 pub use crate::support::container::KEY;
@@ -79,7 +81,17 @@ impl Container {
 
     /// A tier on `prefix` of it.
     pub fn tier(&self, prefix: &str) -> Arc<dyn Tier> {
-        let url = format!("{}/{prefix}", self.url);
-        connect(&BlobOptions { name: "blob".into(), url, ..BlobOptions::default() }).expect("a tier")
+        connect(&BlobOptions::new("blob", location(&format!("{}/{prefix}", self.url)))).expect("a tier")
+    }
+}
+
+/// `http://HOST/ACCOUNT/CONTAINER/PREFIX` taken apart.
+pub fn location(url: &str) -> BlobLocation {
+    let parts: Vec<&str> = url.trim_end_matches('/').splitn(6, '/').collect();
+    BlobLocation::Azure {
+        endpoint: parts[..4].join("/"),
+        account: parts[3].into(),
+        container: parts[4].into(),
+        prefix: Key::parse(parts.get(5).copied().unwrap_or_default()).expect("a prefix"),
     }
 }

@@ -1,24 +1,24 @@
 //! A wrong tier says what is wrong, and never that a file is not there.
 
+use super::emulator::location;
 use super::*;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::sync::Arc;
-use tierfs::tier::blob::{Auth, BlobOptions, connect, connect_with};
+use tierfs::tier::blob::{BlobOptions, connect, connect_with};
+use tierfs::types::blob::Auth;
 
 fn tier_at(url: &str, key: &str) -> Arc<dyn Tier> {
     let key = key.to_owned();
-    let options =
-        BlobOptions { name: "blob".into(), url: url.into(), auth: Auth::Key, ..BlobOptions::default() };
+    let options = BlobOptions { auth: Auth::Key, ..BlobOptions::new("blob", location(url)) };
     connect_with(&options, &|name| (name == "AZURE_STORAGE_ACCESS_KEY").then(|| key.clone())).expect("a tier")
 }
 
 #[tokio::test]
 async fn a_missing_container_is_no_missing_file() {
     let container = Container::create().await;
-    let options =
-        BlobOptions { name: "blob".into(), url: format!("{}x/p", container.url), ..BlobOptions::default() };
+    let options = BlobOptions::new("blob", location(&format!("{}x/p", container.url)));
     let tier = connect(&options).unwrap();
     let error = tier.probe().await.unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);
@@ -48,12 +48,7 @@ async fn wrong_credentials_are_denied() {
     assert!(error.to_string().contains("credentials") && !error.to_string().contains("c2Vj"), "{error}");
     assert_eq!(kind(tier.head(&key("f")).await), Kind::Denied);
     let sas = "sv=2020-12-06&sp=rl&sr=c&se=2000-01-01T00%3A00%3A00Z&sig=c2VjcmV0";
-    let options = BlobOptions {
-        name: "blob".into(),
-        url: container.url.clone(),
-        auth: Auth::Sas,
-        ..BlobOptions::default()
-    };
+    let options = BlobOptions { auth: Auth::Sas, ..BlobOptions::new("blob", location(&container.url)) };
     let env = |name: &str| (name == "AZURE_STORAGE_SAS_TOKEN").then(|| sas.to_owned());
     let tier = connect_with(&options, &env).unwrap();
     let error = tier.probe().await.unwrap_err();
@@ -84,13 +79,7 @@ fn tier_with_file(container: &Container, auth: Auth, secret: &str) -> (Arc<dyn T
     let path = folder.path().join("secret");
     std::fs::write(&path, format!("{secret}\n")).expect("a file");
     let (sas_file, key_file) = if auth == Auth::Sas { (Some(path), None) } else { (None, Some(path)) };
-    let options = BlobOptions {
-        name: "b".into(),
-        url: container.url.clone(),
-        sas_file,
-        key_file,
-        ..BlobOptions::default()
-    };
+    let options = BlobOptions { sas_file, key_file, ..BlobOptions::new("b", location(&container.url)) };
     (connect(&options).expect("a tier"), folder)
 }
 

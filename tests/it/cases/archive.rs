@@ -3,10 +3,9 @@
 use super::*;
 use std::fs;
 
-fn state(path: &Path) -> String {
-    let mut value = vec![0; 100];
-    let length = rustix::fs::getxattr(path, "user.tierfs.state", &mut value).expect("getxattr");
-    String::from_utf8_lossy(&value[..length]).into_owned()
+/// What `user.tierfs.state` says.
+pub fn state(path: &Path) -> String {
+    String::from_utf8_lossy(&crate::support::mount::xattr(path, "user.tierfs.state")).into_owned()
 }
 
 #[test]

@@ -64,6 +64,44 @@ fn two_writers_of_one_file_lose_nothing() {
     });
 }
 
+/// C050 where a rule asks for it: the last writer wins, whole.
+#[test]
+fn the_last_writer_wins_where_a_rule_says_so() {
+    let rules = crate::support::mount::RULES.replacen("settle", "conflict = \"overwrite\"\nsettle", 1);
+    on_both(|tiers| {
+        tiers.put_blob("blob/f", b"ABC");
+        let mount = |name: &str| Mount::of(tiers).named(name).rules(&rules).start();
+        let (one, two) = (mount("one"), mount("two"));
+        let big = crate::support::noise(5, 20 << 20);
+        for (mine, theirs) in [(b"ABC-XYZ".to_vec(), b"ABC-123".to_vec()), (big.clone(), big[1..].to_vec())] {
+            let append =
+                |mount: &Mount| fs::File::options().write(true).open(mount.path("blob/f")).expect("open");
+            let (mut first, mut second) = (append(&one), append(&two));
+            first.write_all(&theirs).expect("a write");
+            drop(first);
+            one.flush();
+            assert!(tiers.expect_blob("blob/f") == theirs);
+            second.write_all(&mine).expect("a write");
+            drop(second);
+            two.flush();
+            assert!(tiers.expect_blob("blob/f") == mine);
+            assert_eq!(tiers.blob_file_names(), ["blob/f"]);
+            assert!(fs::read(two.path("blob/f")).expect("a read") == mine);
+            wait::until("the other to see it", || {
+                fs::read(one.path("blob/f")).is_ok_and(|found| found == mine)
+            });
+        }
+        // Two who make it at once.
+        fs::write(one.path("blob/new"), "theirs").expect("a write");
+        fs::write(two.path("blob/new"), "mine").expect("a write");
+        one.flush();
+        two.flush();
+        let found = tiers.expect_blob("blob/new");
+        assert!(found == b"theirs" || found == b"mine", "never a mix");
+        assert_eq!(tiers.blob_file_names(), ["blob/f", "blob/new"]);
+    });
+}
+
 /// C130
 #[test]
 fn rmdir_asks_the_tier() {

@@ -88,3 +88,46 @@ fn a_name_that_blob_can_not_hold_is_refused_at_create() {
     assert_eq!(errno(refused), libc::ENAMETOOLONG);
     mount.flush();
 }
+
+/// Names that others made and no file can have: told, left alone, and no trouble for their neighbours.
+#[test]
+fn names_that_can_not_be_shown_are_counted() {
+    let (server, tiers, container) = own();
+    let odd = ["d//x", "d/tail.", "d/./x", "d/e/../x"].map(ToOwned::to_owned);
+    let long = format!("d/{}", "x".repeat(300));
+    for name in odd.iter().chain([&long]) {
+        server.put_synthetic(&container, &format!("blob/{name}"), 5);
+    }
+    server.put_synthetic(&container, "blob/d/fine", 5);
+    server.put_synthetic(&container, "blob/both", 5);
+    server.put_synthetic(&container, "blob/both/f", 5);
+    let mount = Mount::of(&tiers).start();
+    let shown = |directory: &str| {
+        let mut names: Vec<_> = fs::read_dir(mount.path(directory))
+            .expect("a directory")
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    let hidden = || {
+        let status: serde_json::Value = serde_json::from_str(&mount.tierstat(&["--json"])).expect("JSON");
+        status["hidden"].as_u64().expect("a number")
+    };
+    assert_eq!(hidden(), 0);
+    assert_eq!(
+        (shown("blob"), shown("blob/d"), shown("blob/both")),
+        (vec!["both".into(), "d".into()], vec!["e".into(), "fine".into()], vec!["f".into()])
+    );
+    // In `blob` the file `both`; in `d` two prefixes and two names. What is in `e` is not known yet.
+    assert_eq!(hidden(), 5);
+    assert_eq!(shown("blob/d/e"), [""; 0]);
+    assert_eq!(hidden(), 6);
+    assert!(mount.tierstat(&[]).contains("6 that can't be shown"), "{}", mount.tierstat(&[]));
+    assert_eq!(errno(fs::remove_dir(mount.path("blob/d/e"))), libc::ENOTEMPTY);
+    for _ in 0..2 {
+        assert_eq!(fs::read(mount.path("blob/d/fine")).expect("a read"), server.bytes_at(0..5));
+        assert_eq!(shown("blob/d").len(), 2);
+    }
+    assert_eq!(hidden(), 6, "each counts once, however often it is looked at");
+}

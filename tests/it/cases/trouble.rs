@@ -58,6 +58,59 @@ fn a_service_that_is_always_busy_is_an_error_and_never_an_absence() {
     assert_eq!(errno(fs::read(mount.path("blob/none"))), libc::ENOENT);
 }
 
+/// A caller of a tier that says nothing, or breaks off, waits for its deadline and no longer.
+#[test]
+fn readers_give_up_at_the_deadline() {
+    let (server, tiers, _) = own();
+    let bytes = noise(3, 1 << 20);
+    for name in ["a", "b", "c"] {
+        tiers.put_blob(&format!("blob/{name}"), &bytes);
+    }
+    let mount = Mount::of(&tiers).rules(&patient()).blob_key("deadline = \"1s\"").start();
+    assert_eq!(fs::read_dir(mount.path("blob")).expect("a directory").count(), 3);
+    let hangs = Effect::Latency(Duration::from_secs(3600));
+    for (name, effect) in [("a", hangs), ("b", Effect::Drop), ("c", Effect::CutAfter(0))] {
+        server.fault(When::operation(&[Operation::Get]), effect.clone());
+        let began = Instant::now();
+        let found = errno(fs::read(mount.path(&format!("blob/{name}"))));
+        assert!([libc::EIO, libc::ETIMEDOUT].contains(&found), "{effect:?}: errno {found}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{effect:?}: {:?}", began.elapsed());
+        server.clear_faults();
+    }
+    for name in ["a", "b", "c"] {
+        wait::until("the tier to be back", || {
+            fs::read(mount.path(&format!("blob/{name}"))).is_ok_and(|found| found == bytes)
+        });
+    }
+}
+
+/// Uploads outlast every deadline: what was closed waits on the stage for as long as it takes, and nobody need ask again.
+#[test]
+fn uploads_never_give_up() {
+    let (server, tiers, container) = own();
+    let mount = Mount::of(&tiers).blob_key("deadline = \"300ms\"").start();
+    fs::create_dir(mount.path("blob")).expect("mkdir");
+    mount.flush();
+    let big = noise(4, 20 << 20);
+    let denied = Effect::Refuse { status: 403, code: "AuthorizationFailure", retry_after: None };
+    let all = [Operation::PutBlob, Operation::PutBlock, Operation::PutBlockList];
+    for (round, effect) in [Effect::busy(0), Effect::Drop, denied].into_iter().enumerate() {
+        server.fault(When::operation(&all), effect.clone());
+        fs::write(mount.path(&format!("blob/small{round}")), "small").expect("a write");
+        fs::write(mount.path(&format!("blob/big{round}")), &big).expect("a write");
+        let late = mount.try_tierfs(&["flush", "--timeout", "1500ms"]);
+        assert_eq!(late.status.code(), Some(4), "{effect:?}: {}", crate::support::mount::told(&late));
+        assert!(fs::read(mount.path(&format!("blob/big{round}"))).expect("it is on the stage") == big);
+        server.clear_faults();
+        let name = format!("blob/big{round}");
+        wait::until("the upload to go on by itself", || {
+            server.get(&container, &name).is_some_and(|found| found == big)
+        });
+        assert_eq!(server.get(&container, &format!("blob/small{round}")).as_deref(), Some(&b"small"[..]));
+    }
+    mount.flush();
+}
+
 #[test]
 fn lost_answers_and_broken_bodies_do_no_harm() {
     let (server, tiers, container) = own();

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 use tierfs::control::protocol::{
-    Drained, Held, Hello, ListPage, ListQuery, NativePath, Phase, Role, Row, RowKind, RowState, WirePath,
+    Drained, Held, Hello, ListPage, ListQuery, NativePath, Phase, Role, Row, RowKind, RowState, Warmed,
+    WirePath,
 };
 use tierfs::control::server::{self, Server};
 use tierfs::control::status::Status;
@@ -33,11 +34,12 @@ pub const PID: u32 = 4_194_305;
 pub struct Script {
     pub phase: Phase,
     pub drained: Drained,
+    pub warmed: Warmed,
 }
 
 impl Default for Script {
     fn default() -> Self {
-        Self { phase: Phase::Serving, drained: Drained::default() }
+        Self { phase: Phase::Serving, drained: Drained::default(), warmed: Warmed::default() }
     }
 }
 
@@ -71,6 +73,11 @@ impl Daemon for FakeDaemon {
 
     async fn pending(&self, _: &[Vec<u8>]) -> Result<Drained> {
         Ok(self.script.lock().drained.clone())
+    }
+
+    async fn warm(&self, paths: &[Vec<u8>], _: Option<Duration>, _: &ProgressSink) -> Result<Warmed> {
+        self.flushed.lock().extend(paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()));
+        Ok(self.script.lock().warmed.clone())
     }
 
     async fn drain(&self, _: Option<Duration>, _: &ProgressSink) -> Result<Drained> {

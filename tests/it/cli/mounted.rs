@@ -4,10 +4,10 @@ use super::fake::{DeadMount, FakeMount, PID, Socket};
 use super::{Place, tierfs, tierstat};
 use std::fs::File;
 use std::process::{Command, Stdio};
-use tierfs::control::protocol::{Drained, Phase};
+use tierfs::control::protocol::{Drained, Phase, Warmed};
 
 fn left(files_left: u64, open_left: u64) -> Drained {
-    Drained { files_left, bytes_left: files_left << 20, open_left, ..Drained::default() }
+    Drained { files_left, bytes_left: files_left << 20, open_left, timed_out: true, ..Drained::default() }
 }
 
 #[test]
@@ -87,6 +87,22 @@ fn flush_takes_paths_and_says_what_is_left() {
     mount.daemon.script.lock().drained = left(0, 0);
     check().prints(&[]);
     assert!(mount.daemon.flushed.lock().is_empty(), "--check flushes nothing");
+}
+
+#[test]
+fn warm_takes_paths_and_says_what_came_of_it() {
+    let mount = FakeMount::new(Socket::InSight);
+    let (point, file) = (mount.path("mnt"), mount.path("mnt/file"));
+    let warm = || tierfs(&["warm".as_ref(), point.as_os_str(), file.as_os_str()]);
+    let warmed = Warmed { fetched_files: 1, rehydrating_files: 2, ..Warmed::default() };
+    mount.daemon.script.lock().warmed = warmed.clone();
+    warm().prints(&["1 file, 0 B fetched", "2 files, 0 B in the archive", "15 hours"]);
+    assert_eq!(*mount.daemon.flushed.lock(), ["", "file"]);
+    mount.daemon.script.lock().warmed = Warmed { timed_out: true, files_left: 3, ..warmed.clone() };
+    warm().refuses(4, &["3 files", "out of time"]);
+    mount.daemon.script.lock().warmed =
+        Warmed { failed_files: 1, reason: Some("disk full".into()), ..warmed };
+    warm().refuses(1, &["could not be warmed: disk full"]);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use tierfs::error::Result;
 use tierfs::mover::{
     FlushReport, FlushScope, HotTier, Mover, MoverHandle, MoverParts, Recovered, Stores, queue::Limits,
 };
-use tierfs::policy::placement::{Promote, Rule, Rules};
+use tierfs::policy::placement::{Conflict, Order, Promote, Rule, Rules};
 use tierfs::tier::{
     Attempt, Call, DirectoryTier, Faults, Layer, MemoryTier, Operation, RenameMode, Special, Tier, Turn,
 };
@@ -81,7 +81,8 @@ pub struct World {
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 
-/// `native/**` and `native2/**` live on scratch, `kept/**` on Blob with hot copies on scratch, the rest on Blob.
+/// `native/**` and `native2/**` live on scratch, `kept/**` on Blob with hot copies on scratch, `loose/**` on Blob without
+/// order, the rest on Blob.
 fn rules(scratch: TierId, blob: TierId) -> Rules {
     let rule = |index, pattern: &str, home, hot: &[TierId]| Rule {
         index,
@@ -92,13 +93,16 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         promote: Promote::Never,
         revalidate: None,
         settle: Duration::from_secs(2),
+        order: if pattern == "loose/**" { Order::None } else { Order::Strict },
+        conflict: Conflict::KeepBoth,
     };
     Rules::new(vec![
         rule(0, "native/**", scratch, &[]),
         rule(1, "native2/**", scratch, &[]),
         rule(2, "kept/**", blob, &[scratch]),
         rule(3, "other/**", blob, &[]),
-        rule(4, "**", blob, &[]),
+        rule(4, "loose/**", blob, &[]),
+        rule(5, "**", blob, &[]),
     ])
     .expect("good rules")
 }

@@ -81,6 +81,11 @@ impl BlobServer {
         format!("http://{}{}", self.address, tokens::PATH)
     }
 
+    /// Address of what hands out tokens to principals of a tenant, for `AZURE_AUTHORITY_HOST`.
+    pub fn authority(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// The tokens it hands out; once asked for, requests without a valid one are refused.
     pub fn tokens(&self) -> &Tokens {
         &self.shared.tokens
@@ -109,6 +114,21 @@ impl BlobServer {
     /// The access tier a blob was given, if any.
     pub fn access_tier(&self, container: &str, name: &str) -> Option<String> {
         self.shared.store.lock().access_tier(container, name)
+    }
+
+    /// The priority at which a blob is on its way out of the archive, if it is.
+    pub fn rehydrating(&self, container: &str, name: &str) -> Option<String> {
+        self.shared.store.lock().rehydrating(container, name)
+    }
+
+    /// From now on a blob has so many snapshots.
+    pub fn set_snapshots(&self, container: &str, name: &str, count: u32) {
+        self.shared.store.lock().set_snapshots(container, name, count);
+    }
+
+    /// A copy into a blob begins, which refuses writes until it is over.
+    pub fn set_copying(&self, container: &str, name: &str, copying: bool) {
+        self.shared.store.lock().set_copying(container, name, copying);
     }
 
     /// Archives a blob at once, or brings it back at once.

@@ -319,6 +319,12 @@ impl Mount {
             .expect("the tierfs binary")
     }
 
+    /// `tierfs VERB…` for these paths below the mount point, whatever comes of it.
+    pub fn tierfs_at(&self, arguments: &[&str], relative: &[&str]) -> Output {
+        let paths = relative.iter().map(|path| self.path(path));
+        tierfs().args(arguments).args(paths).stdin(Stdio::null()).output().expect("the tierfs binary")
+    }
+
     /// `tierfs flush`: returns when all that is closed is at home.
     pub fn flush(&self) {
         self.tierfs(&["flush"]);
@@ -356,6 +362,14 @@ impl Drop for Mount {
         }
         detach(&self.mountpoint);
     }
+}
+
+/// An extended attribute.
+pub fn xattr(path: &Path, name: &str) -> Vec<u8> {
+    let mut value = vec![0; 64 << 10];
+    let length = rustix::fs::getxattr(path, name, &mut value).expect("getxattr");
+    value.truncate(length);
+    value
 }
 
 /// Sets how far the kernel reads ahead on what is mounted at `mountpoint`.

@@ -1,7 +1,7 @@
 //! Reads a tier's section and checks what can be checked without the others.
 
-use super::{AccessTier, Auth, BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
-use crate::config::checked::url::{self, BlobLocation};
+use super::{BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
+use crate::config::checked::url;
 use crate::config::checked::{absolute_path, some_text, word};
 use crate::config::expand::Environment;
 use crate::config::keys::{self, Scope, SectionKind};
@@ -10,6 +10,7 @@ use crate::config::report::Findings;
 use crate::config::section::{Located, Reader};
 use crate::config::show::{Origin, Shown};
 use crate::config::units;
+use crate::types::blob::{AccessTier, Auth, BlobLocation, KEY_NAMES, SAS_NAMES};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -208,10 +209,8 @@ fn check_auth(
         }
     }
     let (key, names): (_, &[&str]) = match auth.value {
-        Auth::Sas => ("sas_file", &["AZURE_STORAGE_SAS_TOKEN"]),
-        Auth::Key => {
-            ("key_file", &["AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"])
-        }
+        Auth::Sas => ("sas_file", &SAS_NAMES),
+        Auth::Key => ("key_file", &KEY_NAMES),
         _ => return,
     };
     let has_secret = reader.has(key) || environment.first_of(names).is_some();

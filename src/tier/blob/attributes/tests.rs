@@ -162,6 +162,22 @@ proptest! {
     }
 
     #[test]
+    fn any_of_our_own_keys_is_survived(
+        xattrs in "([a-z.]{0,300}|%00|%|=|&|user\\.x=%ff){0,20}", kind_of in "[a-zA-Z]{0,8}|fifo|char",
+        number in "-?[0-9]{0,30}", json in "[{\\[\"]{0,2000}", size in 0u64..3,
+    ) {
+        let found = metadata(&[
+            ("tierfs_xattrs", &xattrs), ("tierfs_kind", &kind_of), ("tierfs_rdev", &number), ("tierfs_mtime", &number),
+            ("tierfs_mode", &number), ("permissions", &number), ("modtime", &number), ("hdi_permission", &json),
+        ]);
+        let attrs = object(&found);
+        prop_assert!(attrs.mode.is_none_or(|mode| mode <= 0o7777));
+        let is_name = |name: &[u8]| !name.is_empty() && name.len() <= 255 && !name.contains(&0);
+        prop_assert!(attrs.xattrs.iter().all(|(name, _)| is_name(name)));
+        let _ = kind(&found, size);
+    }
+
+    #[test]
     fn any_metadata_is_survived(values in proptest::collection::vec(".{0,40}", 17), size: u64) {
         let keys = [
             "owner", "group", "permissions", "modtime", "mtime", "mode", "posix_owner", "hdi_permission", "tierfs_mode",

@@ -278,11 +278,37 @@ mod tests {
         assert_eq!(pause("retry-after", "Fri, 01 Jan 2100 00:00:00 GMT"), Some(RETRY_AFTER_MAX));
     }
 
+    #[test]
+    fn long_and_deep_bodies_are_survived() {
+        let deep = super::super::ERROR_MAX / 3;
+        for body in [
+            "<a>".repeat(deep),
+            "<Error>".repeat(deep / 2),
+            "&#1;".repeat(deep),
+            "\0".repeat(deep),
+            "<".repeat(deep),
+        ] {
+            let failure = Failure::answered(StatusCode::NOT_FOUND, &HeaderMap::new(), body.as_bytes());
+            assert_eq!((failure.kind, failure.code.as_str()), (Kind::Unavailable, ""));
+            let message = format!("<Error><Code>{body}</Code><Message>{body}</Message></Error>");
+            let failure = Failure::answered(StatusCode::NOT_FOUND, &HeaderMap::new(), message.as_bytes());
+            assert!(failure.kind == Kind::Unavailable && failure.into_error("x").to_string().len() < 1000);
+        }
+    }
+
     proptest! {
         #[test]
         fn any_answer_is_survived(status in 100u16..1000, body in proptest::collection::vec(any::<u8>(), 0..200)) {
             let failure = Failure::answered(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), &body);
             prop_assert!(failure.kind != Kind::NotFound || failure.code == "BlobNotFound");
+        }
+
+        #[test]
+        fn a_cut_body_is_still_a_refusal(cut in 0usize..120) {
+            let body = "<?xml version=\"1.0\"?><Error><Code>BlobNotFound</Code><Message>no</Message><A><B/></A></Error>";
+            let cut = cut.min(body.len());
+            let failure = Failure::answered(StatusCode::NOT_FOUND, &HeaderMap::new(), &body.as_bytes()[..cut]);
+            prop_assert_eq!(failure.kind == Kind::NotFound, failure.code == "BlobNotFound");
         }
 
         #[test]

@@ -4,8 +4,9 @@
 //! must not matter.
 
 use super::failure::{Failure, Outcome};
-use super::properties::{Properties, etag, http_time};
+use super::properties::{Properties, archive, etag, http_time, size};
 use crate::error::Kind;
+use crate::tier::Archive;
 use percent_encoding::percent_decode_str;
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
@@ -24,7 +25,7 @@ pub(in super::super) struct Listing {
     pub(in super::super) blobs: Vec<(String, Properties)>,
     /// Common prefixes, each with its delimiter at the end.
     pub(in super::super) prefixes: Vec<String>,
-    /// Names that are no text, so that nobody can ask for them.
+    /// Entries that can't be shown: names that are no text, lengths that are none.
     pub(in super::super) unreadable: u64,
     /// Where to go on.
     pub(in super::super) next: Option<String>,
@@ -86,6 +87,8 @@ struct Parser {
     saw_root: bool,
     name: Option<String>,
     properties: Properties,
+    /// What is said of the blob at hand makes no sense.
+    broken: bool,
     listing: Listing,
 }
 
@@ -99,6 +102,7 @@ impl Parser {
         match name.as_slice() {
             b"Blob" | b"BlobPrefix" => {
                 self.name = None;
+                self.broken = false;
                 self.properties = Properties::default();
             }
             b"Name" => {
@@ -120,7 +124,7 @@ impl Parser {
         let parent = self.path.last().map_or(&b""[..], Vec::as_slice);
         match (parent, name.as_slice()) {
             (b"Blob" | b"BlobPrefix", b"Name") => self.name = decode(text, self.encoded),
-            (b"Properties", key) => set_property(&mut self.properties, key, &text)?,
+            (b"Properties", key) => self.broken |= !set_property(&mut self.properties, key, &text),
             (b"Metadata", key) => {
                 let key = String::from_utf8_lossy(key).to_ascii_lowercase();
                 self.properties.metadata.insert(key, text.trim().to_owned());
@@ -140,7 +144,7 @@ impl Parser {
         if self.listing.blobs.len() + self.listing.prefixes.len() >= ITEMS_MAX {
             return Err(corrupt("the list has more entries than a page can have"));
         }
-        match self.name.take() {
+        match self.name.take().filter(|_| !self.broken) {
             Some(name) => add(&mut self.listing, name),
             None => self.listing.unreadable += 1,
         }
@@ -163,22 +167,27 @@ fn decode(name: String, encoded: bool) -> Option<String> {
     percent_decode_str(&name).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }
 
-fn set_property(properties: &mut Properties, key: &[u8], text: &str) -> Outcome<()> {
+/// Whether it makes sense.
+fn set_property(properties: &mut Properties, key: &[u8], text: &str) -> bool {
     match key {
-        b"Content-Length" => {
-            let size = text.parse();
-            properties.size =
-                size.map_err(|error| corrupt("a blob's length is no number").with_source(error))?;
-        }
+        b"Content-Length" => return set_size(properties, text),
         b"Etag" => properties.etag = etag(text),
         b"Last-Modified" => properties.modified = http_time(text),
         b"Content-Type" => properties.content_type = Some(text.to_owned()),
-        b"AccessTier" => properties.archived = text == "Archive",
+        // In either order; a rehydration says more than the tier.
+        b"AccessTier" if properties.archive == Archive::No => properties.archive = archive(Some(text), None),
+        b"ArchiveStatus" => properties.archive = archive(None, Some(text)),
         b"ResourceType" => properties.is_directory = text == "directory",
         b"BlobType" => properties.is_block_blob = text == "BlockBlob",
         _ => {}
     }
-    Ok(())
+    true
+}
+
+fn set_size(properties: &mut Properties, text: &str) -> bool {
+    let found = size(text);
+    properties.size = found.unwrap_or(0);
+    found.is_some()
 }
 
 #[cfg(test)]
@@ -205,7 +214,10 @@ mod tests {
         let found = parse(body.as_bytes()).unwrap();
         let (name, properties) = &found.blobs[0];
         assert_eq!(name, " a & bé\n");
-        assert_eq!((properties.size, properties.etag.as_str(), properties.archived), (12, "0x8D", true));
+        assert_eq!(
+            (properties.size, properties.etag.as_str(), properties.archive),
+            (12, "0x8D", Archive::Archived)
+        );
         assert_eq!(properties.modified.0, 1_580_608_922_000_000_000);
         assert_eq!(properties.metadata["owner"], "7");
         assert_eq!(found.prefixes, ["p/x\u{1}/"]);
@@ -227,10 +239,6 @@ mod tests {
             "<html></html>",
             "<EnumerationResults><Blobs>",
             "<EnumerationResults></Blobs>",
-            &page(
-                "<Blob><Name>a</Name><Properties><Content-Length>-1</Content-Length></Properties></Blob>",
-                "",
-            ),
             &page("<Blob><Name>&nope;</Name></Blob>", ""),
             &page(&"<a>".repeat(20), ""),
             &page(&many, ""),
@@ -240,7 +248,27 @@ mod tests {
         assert!(parse(b"\xff").is_err());
     }
 
+    fn with_length(name: &str, length: &str) -> String {
+        format!(
+            "<Blob><Name>{name}</Name><Properties><Content-Length>{length}</Content-Length><Etag>e</Etag></Properties></Blob>"
+        )
+    }
+
     proptest! {
+        #[test]
+        fn a_length_that_is_none_hides_its_blob_alone(
+            length in "-?[0-9]{0,30}|[a-z]{1,5}|1e9|0x10|9223372036854775808|NaN", long in 0usize..3,
+        ) {
+            let deep = "x/".repeat(10_000);
+            let name = ["a", &deep, "../../%00"][long];
+            let blobs = with_length(name, &length) + &with_length("good", "7");
+            let found = parse(page(&blobs, "").as_bytes()).unwrap();
+            let good = found.blobs.last().unwrap();
+            prop_assert_eq!((good.0.as_str(), good.1.size), ("good", 7));
+            prop_assert_eq!(found.blobs.len() as u64 + found.unreadable, 2);
+            prop_assert!(found.blobs.iter().all(|(_, blob)| i64::try_from(blob.size).is_ok()));
+        }
+
         #[test]
         fn a_cut_page_is_never_a_short_list(cut in 0usize..400) {
             let body = page("<Blob><Name>a</Name></Blob><Blob><Name>b</Name></Blob>", "x");

@@ -6,6 +6,7 @@ use super::list::{self, Listing};
 use super::properties::Properties;
 use super::{Client, IDLE_TIMEOUT, LIST_MAX, Request, read_up_to, sas};
 use crate::error::Kind;
+use crate::types::blob::AccessTier;
 use crate::types::{Condition, Version};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -24,8 +25,8 @@ pub(in super::super) struct Write<'a> {
     pub(in super::super) condition: &'a Condition,
     /// `Content-Type`, where it is known.
     pub(in super::super) content_type: Option<&'a str>,
-    /// `Hot`, `Cool`, `Cold`; the account's default if none.
-    pub(in super::super) access_tier: Option<&'a str>,
+    /// The account's default if none.
+    pub(in super::super) access_tier: Option<AccessTier>,
 }
 
 /// A blob that the service itself reads: its address with the right to read it.
@@ -56,7 +57,11 @@ impl Client {
         }
         let response = self.send(&request).await?;
         let body = read_up_to(response.into_body(), LIST_MAX).await?;
-        list::parse(&body)
+        let listing = list::parse(&body)?;
+        if marker.is_some() && listing.next.as_deref() == marker {
+            return Err(Failure::new(Kind::Corrupt, "the list does not go on"));
+        }
+        Ok(listing)
     }
 
     /// Whether any name starts with `prefix`.
@@ -78,7 +83,7 @@ impl Client {
     /// Get Blob Properties.
     pub(in super::super) async fn head(&self, blob: &str) -> Outcome<Properties> {
         let response = self.send(&Request::new(Method::HEAD, Some(blob))).await?;
-        Ok(Properties::of_headers(response.headers()))
+        Properties::whole(response.headers())
     }
 
     /// Get Blob: `range` of version `etag`, as it arrives. A range that starts at or behind the end is empty.
@@ -188,11 +193,16 @@ impl Client {
         version_of(&self.send(&request).await?)
     }
 
-    /// Set Blob Tier; out of `Archive` this starts a rehydration that takes hours.
-    pub(in super::super) async fn set_tier(&self, blob: &str, tier: &str) -> Outcome<()> {
-        let request =
-            Request::new(Method::PUT, Some(blob)).query("comp", "tier").header("x-ms-access-tier", tier)?;
-        self.send(&request).await.map(drop)
+    /// Set Blob Tier: out of the archive, at the price and in the time of standard priority.
+    pub(in super::super) async fn rehydrate(&self, blob: &str) -> Outcome<()> {
+        let request = Request::new(Method::PUT, Some(blob))
+            .query("comp", "tier")
+            .header("x-ms-access-tier", "Hot")?
+            .header("x-ms-rehydrate-priority", "Standard")?;
+        match self.send(&request).await {
+            Err(failure) if failure.code == "BlobBeingRehydrated" => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 
     /// `blob` as the source of a copy inside the service.
@@ -251,7 +261,7 @@ fn with_write<'a>(request: Request<'a>, write: Write<'_>) -> Outcome<Request<'a>
         request = request.header("x-ms-blob-content-type", content_type)?;
     }
     if let Some(access_tier) = write.access_tier {
-        request = request.header("x-ms-access-tier", access_tier)?;
+        request = request.header("x-ms-access-tier", access_tier.service_name())?;
     }
     Ok(request)
 }

@@ -68,7 +68,7 @@ impl HttpConnector for Transport {
 }
 
 /// Whether the host is this machine or its link: loopback, or the link-local metadata service.
-pub(in super::super) fn is_near<S: AsRef<str>>(host: Option<url::Host<S>>) -> bool {
+fn is_near<S: AsRef<str>>(host: Option<url::Host<S>>) -> bool {
     match host {
         Some(url::Host::Domain(name)) => {
             name.as_ref() == "localhost" || name.as_ref().ends_with(".localhost")

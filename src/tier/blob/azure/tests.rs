@@ -1,9 +1,11 @@
 //! What no emulator does: lost replies, throttling, cut bodies, archived blobs, expired keys.
 
 use super::*;
+use crate::tier::Archive;
 use crate::tier::blob::azrest::Transport;
 use crate::tier::blob::credentials::Credentials;
-use crate::tier::blob::options::{Auth, BlobOptions};
+use crate::tier::blob::options::BlobOptions;
+use crate::types::blob::{Auth, BlobLocation};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService};
@@ -55,7 +57,7 @@ fn tier_with(options: &BlobOptions, answers: Vec<(&'static str, Answer)>) -> (Az
     let script = Arc::new(Script { answers: Mutex::new(answers.into()), log: Mutex::default() });
     let env = |name: &str| (name == "AZURE_STORAGE_ACCESS_KEY").then(|| "a2V5".to_owned());
     let transport = Transport::new().unwrap();
-    let credentials = Credentials::resolve(options, "acc", false, &env, &transport).unwrap();
+    let credentials = Credentials::resolve(options, "acc", &env, &transport).unwrap();
     let http = HttpClient::new(Server(Arc::clone(&script)));
     let client = Client::new(http, "https://acc.blob/c".into(), "acc".into(), credentials);
     let tier = AzureBlob {
@@ -69,8 +71,14 @@ fn tier_with(options: &BlobOptions, answers: Vec<(&'static str, Answer)>) -> (Az
     (tier, script)
 }
 
+fn options() -> BlobOptions {
+    let (endpoint, account) = ("https://acc.blob".to_owned(), "acc".to_owned());
+    let location = BlobLocation::Azure { endpoint, account, container: "c".into(), prefix: Key::ROOT };
+    BlobOptions::new("blob", location)
+}
+
 fn tier(answers: Vec<(&'static str, Answer)>) -> (AzureBlob, Arc<Script>) {
-    tier_with(&BlobOptions { auth: Auth::Key, ..BlobOptions::default() }, answers)
+    tier_with(&BlobOptions { auth: Auth::Key, ..options() }, answers)
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -194,21 +202,63 @@ fn a_cut_list_or_body_is_an_error() {
 fn archived_blobs_are_told() {
     let headers = [("etag", "\"e1\""), ("content-length", "9"), ("x-ms-access-tier", "Archive")];
     let (head, _) = tier(vec![("HEAD", answer(200, &headers, "")), ("GET", answer(200, &[], EMPTY_LIST))]);
-    assert!(run(head.head(&key("f"))).unwrap().archived);
+    assert_eq!(run(head.head(&key("f"))).unwrap().archive, Archive::Archived);
     let (read, _) = tier(vec![("GET", refused(409, "BlobArchived"))]);
-    let refused = run(read.read(&key("f"), 0..9, &Version::new("e1"))).map(drop).unwrap_err();
-    assert_eq!((refused.kind(), refused.errno()), (Kind::Archived, libc::ENODATA));
-    let (warm, script) = tier(vec![("PUT", answer(202, &[], ""))]);
-    run(warm.set_access_tier(&key("f"), "Hot")).unwrap();
+    let error = run(read.read(&key("f"), 0..9, &Version::new("e1"))).map(drop).unwrap_err();
+    assert_eq!((error.kind(), error.errno()), (Kind::Archived, libc::ENODATA));
+    let again = refused(409, "BlobBeingRehydrated");
+    let (warm, script) = tier(vec![("PUT", answer(202, &[], "")), ("PUT", again)]);
+    for _ in 0..2 {
+        run(warm.rehydrate(&key("f"))).unwrap();
+    }
     assert_eq!(script.log.lock()[0], "PUT https://acc.blob/c/f?comp=tier");
 }
 
 #[test]
 fn names_that_are_no_names_are_hidden() {
-    const LIST: &str = "<EnumerationResults><Blobs><Blob><Name Encoded=\"true\">a%01</Name></Blob><Blob><Name>ok</Name></Blob>\
-         <BlobPrefix><Name>x//</Name></BlobPrefix><BlobPrefix><Name>../</Name></BlobPrefix></Blobs></EnumerationResults>";
+    const LIST: &str = "<EnumerationResults><Blobs><Blob><Name Encoded=\"true\">a%01</Name></Blob><Blob><Name>ok</Name><Properties><Etag>e</Etag></Properties></Blob>\
+         <Blob><Name>no version</Name></Blob><BlobPrefix><Name>x//</Name></BlobPrefix><BlobPrefix><Name>../</Name></BlobPrefix></Blobs></EnumerationResults>";
     let page = run(tier(vec![("GET", answer(200, &[], LIST))]).0.list(&Key::ROOT, b"", None, 10)).unwrap();
-    assert_eq!((page.entries.len(), page.entries[0].name.as_slice(), page.hidden), (1, &b"ok"[..], 3));
+    assert_eq!((page.entries.len(), page.entries[0].name.as_slice(), page.hidden), (1, &b"ok"[..], 4));
+}
+
+#[test]
+fn a_list_that_does_not_go_on_ends() {
+    const LIST: &str = "<EnumerationResults><Blobs/><NextMarker>m</NextMarker></EnumerationResults>";
+    let lists = vec![
+        ("HEAD", refused(404, "BlobNotFound")),
+        ("GET", answer(200, &[], LIST)),
+        ("GET", answer(200, &[], LIST)),
+    ];
+    assert_eq!(run(tier(lists).0.head(&key("f"))).unwrap_err().kind(), Kind::Corrupt);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    /// Whatever a server says of a blob: the truth, or an error that is no absence.
+    #[test]
+    fn any_headers_are_survived(
+        length in "-?[0-9]{0,25}|[ -~]{0,8}", etag in "(W/)?\"?[ -~]{0,12}\"?", time in "[ -~]{0,40}",
+        owner in "[ -~]{0,12}", xattrs in "[ -~]{0,40}", status in proptest::sample::select(vec![200u16, 206, 204, 304]),
+    ) {
+        let headers = [
+            ("content-length", &*length), ("etag", &*etag), ("last-modified", &*time), ("x-ms-meta-owner", &*owner),
+            ("x-ms-meta-tierfs_xattrs", &*xattrs), ("x-ms-access-tier", &*owner), ("content-range", &*length),
+        ];
+        let both = vec![("HEAD", answer(status, &headers, "")), ("GET", answer(200, &[], EMPTY_LIST))];
+        match run(tier(both).0.head(&key("f"))) {
+            Ok(found) => {
+                proptest::prop_assert!(i64::try_from(found.size).is_ok() && !found.version.0.is_empty());
+                proptest::prop_assert!(length.parse() == Ok(found.size) || found.kind != FileKind::Regular);
+            }
+            Err(error) => proptest::prop_assert!(error.kind() != Kind::NotFound, "{}", error),
+        }
+        let read = vec![("GET", answer(status, &headers, "abc")), ("HEAD", answer(status, &headers, ""))];
+        let read: Result<Vec<Bytes>> =
+            run(async { tier(read).0.read(&key("f"), 0..3, &Version::new("e1")).await?.try_collect().await });
+        proptest::prop_assert!(read.is_err() || etag.contains("e1"));
+    }
 }
 
 #[test]
@@ -238,7 +288,7 @@ fn a_denied_request_is_sent_again_with_a_new_key() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("key");
     std::fs::write(&path, "a2V5").unwrap();
-    let options = BlobOptions { key_file: Some(path.clone()), ..BlobOptions::default() };
+    let options = BlobOptions { key_file: Some(path.clone()), ..options() };
     let denied = || ("GET", refused(403, "AuthenticationFailed"));
     let (tier, script) = tier_with(&options, vec![denied(), denied(), ("GET", answer(200, &[], EMPTY_LIST))]);
     assert_eq!(run(tier.probe()).unwrap_err().kind(), Kind::Denied);

@@ -1,4 +1,6 @@
 use super::*;
+use crate::types::Key;
+use crate::types::blob::BlobLocation;
 
 const KEY: &str = "a2V5";
 const SAS: &str = "?sv=2020-12-06&sp=rl&sig=s3cret%3D";
@@ -6,7 +8,20 @@ const SAS: &str = "?sv=2020-12-06&sp=rl&sig=s3cret%3D";
 fn resolve(options: &BlobOptions, emulator: bool, env: &[(&str, &str)]) -> Result<Credentials> {
     let find = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
     let account = if emulator { EMULATOR_ACCOUNT } else { "acc" };
-    Credentials::resolve(options, account, emulator, &find, &Transport::new().unwrap())
+    let options = BlobOptions { location: at(account), ..options.clone() };
+    Credentials::resolve(&options, account, &find, &Transport::new().unwrap())
+}
+
+fn at(account: &str) -> BlobLocation {
+    let endpoint = match account {
+        EMULATOR_ACCOUNT => format!("http://127.0.0.1:10000/{account}"),
+        _ => format!("https://{account}.blob.core.windows.net"),
+    };
+    BlobLocation::Azure { endpoint, account: account.into(), container: "c".into(), prefix: Key::ROOT }
+}
+
+fn auto() -> BlobOptions {
+    BlobOptions::new("b", at("acc"))
 }
 
 fn now(credentials: &Credentials) -> Arc<AzureCredential> {
@@ -15,12 +30,12 @@ fn now(credentials: &Credentials) -> Arc<AzureCredential> {
 }
 
 fn with(auth: Auth) -> BlobOptions {
-    BlobOptions { auth, ..BlobOptions::default() }
+    BlobOptions { auth, ..auto() }
 }
 
 #[test]
 fn the_first_that_is_there_is_taken() {
-    let auto = BlobOptions::default();
+    let auto = auto();
     let key = resolve(&auto, false, &[("AZURE_STORAGE_ACCESS_KEY", KEY), ("AZURE_STORAGE_SAS_TOKEN", SAS)])
         .unwrap();
     assert!(matches!(*now(&key), AzureCredential::AccessKey(_)));
@@ -39,6 +54,26 @@ fn the_first_that_is_there_is_taken() {
     assert!(matches!(*now(&wanted.unwrap()), AzureCredential::SASToken(_)));
     assert!(matches!(resolve(&auto, false, &[]).unwrap(), Credentials::Token(_)));
     assert!(matches!(resolve(&auto, true, &[]).unwrap(), Credentials::Fixed(_)));
+}
+
+#[test]
+fn names_of_the_other_tools_are_known() {
+    let auto = auto();
+    for name in KEY_NAMES {
+        let found = resolve(&auto, false, &[(name, KEY)]).unwrap();
+        assert!(matches!(*now(&found), AzureCredential::AccessKey(_)), "{name}");
+    }
+    for name in SAS_NAMES {
+        let found = resolve(&auto, false, &[(name, SAS)]).unwrap();
+        assert!(matches!(*now(&found), AzureCredential::SASToken(_)), "{name}");
+    }
+    for (name, auth) in Auth::WORDS.into_iter().chain([("azcli", Auth::Cli)]) {
+        assert_eq!(
+            automatic(&auto, &|asked| (asked == "AZURE_STORAGE_AUTH_TYPE").then(|| name.to_owned())).unwrap(),
+            Some(auth)
+        );
+    }
+    assert!(auth_type("password").unwrap_err().to_string().contains("workload"));
 }
 
 #[test]
@@ -81,7 +116,7 @@ fn files_are_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sas");
     std::fs::write(&path, SAS).unwrap();
-    let options = BlobOptions { sas_file: Some(path.clone()), ..BlobOptions::default() };
+    let options = BlobOptions { sas_file: Some(path.clone()), ..auto() };
     let credentials = resolve(&options, false, &[]).unwrap();
     let old = now(&credentials);
     std::fs::write(&path, format!("{SAS}&x=1\n")).unwrap();
@@ -131,7 +166,7 @@ fn token_service(answers: usize, lives_for: u64) -> (String, std::thread::JoinHa
 
 #[test]
 fn a_token_is_fetched_kept_and_renewed_before_it_expires() {
-    let options = BlobOptions { auth: Auth::Msi, client_id: Some("id-1".into()), ..BlobOptions::default() };
+    let options = BlobOptions { auth: Auth::Msi, client_id: Some("id-1".into()), ..auto() };
     let token = |credentials: &Credentials| match &*now(credentials) {
         AzureCredential::BearerToken(token) => token.clone(),
         _ => panic!("no token"),

@@ -82,8 +82,11 @@ impl Answer {
         if blob.access_tier.is_none() {
             builder = builder.header("x-ms-access-tier-inferred", "true");
         }
-        if blob.rehydrating {
+        if blob.rehydrating.is_some() {
             builder = builder.header("x-ms-archive-status", "rehydrate-pending-to-hot");
+        }
+        if blob.copying {
+            builder = builder.header("x-ms-copy-status", "pending");
         }
         for (name, value) in &blob.metadata {
             builder = builder.header(format!("x-ms-meta-{name}"), value);

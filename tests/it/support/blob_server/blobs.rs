@@ -23,6 +23,9 @@ pub fn check_write(call: &Call, found: Option<&Blob>) -> Result<(), Refusal> {
         (Some(wanted), Some(blob)) if is_etag(wanted, &blob.etag) => {}
         (Some(_), _) => return Err(refusal::condition_not_met()),
     }
+    if found.is_some_and(|blob| blob.copying) {
+        return Err(refusal::pending_copy());
+    }
     if found.is_some_and(Blob::is_archived) { Err(refusal::archived()) } else { Ok(()) }
 }
 
@@ -62,6 +65,7 @@ pub fn replace(
     let metadata = call.metadata()?;
     let access_tier = access_tier(call)?;
     check_write(call, store.container(&call.container)?.blobs.get(&call.name))?;
+    let snapshots = store.blob(&call.container, &call.name).map_or(0, |blob| blob.snapshots);
     let (etag, modified) = (store.next_etag(), SystemTime::now());
     let content_type =
         call.header("x-ms-blob-content-type").or_else(|| call.header("content-type")).unwrap_or("");
@@ -74,7 +78,9 @@ pub fn replace(
         metadata,
         content_type: content_type.to_owned(),
         access_tier,
-        rehydrating: false,
+        rehydrating: None,
+        snapshots,
+        copying: false,
         blocks,
     };
     let container = store.container(&call.container)?;
@@ -105,7 +111,7 @@ pub fn put(store: &mut Store, call: &Call, body: Content) -> Result<Answer, Refu
 pub fn get(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
     let blob = wanted(store, call)?;
     if blob.is_archived() {
-        return Err(if blob.rehydrating { refusal::rehydrating() } else { refusal::archived() });
+        return Err(if blob.rehydrating.is_some() { refusal::rehydrating() } else { refusal::archived() });
     }
     let range = call.range(blob.content.size())?;
     Ok(Answer::blob(blob, range, true))
@@ -117,7 +123,14 @@ pub fn head(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
 }
 
 pub fn delete(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
-    wanted(store, call)?;
+    let found = wanted(store, call)?;
+    if found.copying {
+        return Err(refusal::pending_copy());
+    }
+    let snapshots = found.snapshots;
+    if snapshots > 0 && call.header("x-ms-delete-snapshots").is_none() {
+        return Err(refusal::snapshots_present());
+    }
     if call.header("if-none-match") == Some("*") {
         return Err(refusal::condition_not_met());
     }
@@ -142,14 +155,18 @@ pub fn set_metadata(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
 /// Does not change the ETag. Out of the archive it takes hours: here, until a test says that they are over.
 pub fn set_tier(store: &mut Store, call: &Call) -> Result<Answer, Refusal> {
     let wanted = access_tier(call)?.ok_or_else(refusal::missing_header)?;
+    let priority = call.header("x-ms-rehydrate-priority").unwrap_or("Standard").to_owned();
+    if !matches!(priority.as_str(), "Standard" | "High") {
+        return Err(refusal::invalid_header());
+    }
     let blob = store.blob(&call.container, &call.name)?;
     if !blob.is_archived() || wanted == "Archive" {
         blob.access_tier = Some(wanted);
         return Ok(Answer::empty(200));
     }
-    if blob.rehydrating {
+    if blob.rehydrating.is_some() {
         return Err(refusal::rehydrating());
     }
-    blob.rehydrating = true;
+    blob.rehydrating = Some(priority);
     Ok(Answer::empty(202))
 }

@@ -91,7 +91,7 @@ impl Page {
             escaped(&blob.content_type),
             blob.access_tier.as_deref().unwrap_or("Hot"),
         );
-        if blob.rehydrating {
+        if blob.rehydrating.is_some() {
             self.xml.push_str("<ArchiveStatus>rehydrate-pending-to-hot</ArchiveStatus>");
         }
         self.xml.push_str("</Properties>");

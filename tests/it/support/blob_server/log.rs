@@ -4,6 +4,7 @@ use super::request::Call;
 use http::StatusCode;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// What a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +38,10 @@ pub struct Logged {
     pub status: Option<StatusCode>,
     /// Bytes that came with it.
     pub received: u64,
+    /// When its head was there.
+    pub began: Instant,
+    /// How long its answer took; the body of a long one may still flow.
+    pub took: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +63,8 @@ impl Log {
             detail: call.query("prefix").or_else(|| call.query("blockid")).unwrap_or_default().to_owned(),
             status: None,
             received: 0,
+            began: Instant::now(),
+            took: Duration::ZERO,
         });
         requests.len() - 1
     }
@@ -67,7 +74,7 @@ impl Log {
         self.now.fetch_sub(1, Relaxed);
         // The log may have been cleared meanwhile.
         if let Some(request) = self.requests.lock().get_mut(at) {
-            (request.received, request.status) = (received, status);
+            (request.received, request.status, request.took) = (received, status, request.began.elapsed());
         }
     }
 

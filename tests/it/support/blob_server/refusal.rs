@@ -28,6 +28,8 @@ refusals! {
     container_not_found = 404 "ContainerNotFound";
     container_exists = 409 "ContainerAlreadyExists";
     blob_exists = 409 "BlobAlreadyExists";
+    snapshots_present = 409 "SnapshotsPresent";
+    pending_copy = 409 "PendingCopyOperation";
     archived = 409 "BlobArchived";
     rehydrating = 409 "BlobBeingRehydrated";
     too_many_blocks = 409 "BlockCountExceedsLimit";
@@ -49,5 +51,6 @@ refusals! {
     metadata_too_large = 400 "MetadataTooLarge";
     body_too_large = 413 "RequestBodyTooLarge";
     unsupported_verb = 405 "UnsupportedHttpVerb";
+    authentication_failed = 403 "AuthenticationFailed";
     not_authenticated = 401 "InvalidAuthenticationInfo";
 }

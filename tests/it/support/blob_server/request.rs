@@ -35,12 +35,17 @@ impl Call {
         let name = percent_decode_str(segments.next().unwrap_or_default()).decode_utf8();
         // The service takes one for the other.
         let name = name.map_err(|_| refusal::invalid_uri())?.replace('\\', "/");
-        let operation = if path == super::tokens::PATH {
+        let operation = if super::tokens::is_asked_for(path) {
             Operation::Token
         } else {
             operation(&head.method, !name.is_empty(), &query, &head.headers)
         };
         Ok(Self { operation, container, name, query, headers: head.headers.clone() })
+    }
+
+    /// All that is asked for, `name=value` a line.
+    pub fn query_lines(&self) -> String {
+        self.query.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
     }
 
     pub fn query(&self, name: &str) -> Option<&str> {

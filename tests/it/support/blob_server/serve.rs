@@ -135,7 +135,7 @@ async fn receive(mut body: Incoming, line: Option<&Line>) -> io::Result<Content>
 
 fn act(shared: &Shared, call: &Call, body: Content) -> Result<Answer, Refusal> {
     if call.operation == Operation::Token {
-        return Ok(shared.tokens.issue());
+        return Ok(shared.tokens.issue(call, &body.to_vec()));
     }
     shared.tokens.check(call)?;
     let store = &mut *shared.store.lock();

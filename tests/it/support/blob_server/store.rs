@@ -14,8 +14,12 @@ pub struct Blob {
     pub content_type: String,
     /// As it was given.
     pub access_tier: Option<String>,
-    /// A rehydration is under way.
-    pub rehydrating: bool,
+    /// The priority of the rehydration under way.
+    pub rehydrating: Option<String>,
+    /// Snapshots it has; what is in them does not matter here.
+    pub snapshots: u32,
+    /// A copy by somebody else is still bringing its bytes.
+    pub copying: bool,
     /// Committed blocks in order: id and size.
     pub blocks: Vec<(String, u64)>,
 }
@@ -79,7 +83,9 @@ impl Store {
             metadata: BTreeMap::new(),
             content_type: "application/octet-stream".into(),
             access_tier: None,
-            rehydrating: false,
+            rehydrating: None,
+            snapshots: 0,
+            copying: false,
             blocks: Vec::new(),
         };
         let container = self.containers.get_mut(container).expect("just made");
@@ -102,8 +108,20 @@ impl Store {
         self.find(container, name)?.access_tier.clone()
     }
 
+    pub fn rehydrating(&self, container: &str, name: &str) -> Option<String> {
+        self.find(container, name)?.rehydrating.clone()
+    }
+
+    pub fn set_snapshots(&mut self, container: &str, name: &str, count: u32) {
+        self.blob(container, name).unwrap_or_else(|_| panic!("no blob {name}")).snapshots = count;
+    }
+
+    pub fn set_copying(&mut self, container: &str, name: &str, copying: bool) {
+        self.blob(container, name).unwrap_or_else(|_| panic!("no blob {name}")).copying = copying;
+    }
+
     pub fn set_access_tier_now(&mut self, container: &str, name: &str, tier: &str) {
         let blob = self.blob(container, name).unwrap_or_else(|_| panic!("no blob {name}"));
-        (blob.access_tier, blob.rehydrating) = (Some(tier.to_owned()), false);
+        (blob.access_tier, blob.rehydrating) = (Some(tier.to_owned()), None);
     }
 }
