@@ -108,7 +108,7 @@ fn holds(context: &Context, what: &StepKind) -> Result<Holds> {
     let (names, replicas) = (context.catalog.names(ino)?, context.catalog.replicas(ino)?);
     let is_directory =
         found(context.catalog.inode(ino))?.is_some_and(|inode| inode.attr.kind == FileKind::Directory);
-    let places = if is_directory { context.catalog.places(ino)? } else { Vec::new() };
+    let places = if is_directory { context.catalog.places(ino)? } else { Arc::default() };
     if names.len() + replicas.len() + places.len() > MOST_KEYS {
         return Ok(Holds::Domain);
     }
@@ -121,7 +121,7 @@ fn holds(context: &Context, what: &StepKind) -> Result<Holds> {
     }
     let replicas = replicas.into_iter().filter(|replica| !replica.staged);
     things.extend(replicas.map(|replica| Thing::Key(replica.tier, replica.key)));
-    things.extend(places.into_iter().map(|place| Thing::Key(place.tier, place.key)));
+    things.extend(places.iter().map(|place| Thing::Key(place.tier, place.key.clone())));
     Ok(Holds::Things(things))
 }
 
