@@ -205,6 +205,12 @@ impl Vfs {
         unwritten
     }
 
+    /// Runs `act` while no rename is between its native moves and their rows.
+    pub fn while_names_stand(&self, act: &mut dyn FnMut()) {
+        let _still = self.rename.read();
+        act();
+    }
+
     /// Open files and known inodes, for the status.
     #[must_use]
     pub fn in_memory(&self) -> (usize, usize) {

@@ -4,9 +4,10 @@
 use super::node::Node;
 use super::open_file::{Bytes, Place};
 use super::{Caller, Vfs};
-use crate::catalog::{Inode, MoveEffect, NativeMove, RenamePlan, stage_name};
+use crate::catalog::{Inode, MoveEffect, NativeMove, RenamePlan, Writers, stage_name};
+use crate::data::lease::no_writers;
 use crate::error::{Kind, Result};
-use crate::tier::RenameMode;
+use crate::tier::{Access, RenameMode, Resident};
 use crate::types::{FileKind, Ino, Key, TierId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,8 +39,8 @@ impl Vfs {
         if !self.check_rename(caller, &from, &to, &source, target.as_ref(), mode)? {
             return Ok(());
         }
-        let swapped = target.as_ref().filter(|_| mode == RenameMode::Exchange);
-        let nodes = self.files_that_move(&source, swapped);
+        // What is replaced takes its turn too: nobody opens it between a look at its writers and the end of its name.
+        let nodes = self.files_concerned(&source, target.as_ref());
         let mut turns = Vec::with_capacity(nodes.len());
         for node in &nodes {
             turns.push(self.turn(caller, node)?);
@@ -73,10 +74,10 @@ impl Vfs {
         Ok(())
     }
 
-    /// Files whose bytes may change places, in the order in which their turns are taken.
-    fn files_that_move(&self, source: &Inode, swapped: Option<&Inode>) -> Vec<Arc<Node>> {
+    /// Files whose bytes or names change places, in the order in which their turns are taken.
+    fn files_concerned(&self, source: &Inode, target: Option<&Inode>) -> Vec<Arc<Node>> {
         let is_file = |inode: &&Inode| inode.attr.kind == FileKind::Regular;
-        let mut inos: Vec<_> = [Some(source), swapped]
+        let mut inos: Vec<_> = [Some(source), target]
             .into_iter()
             .flatten()
             .filter(is_file)
@@ -170,8 +171,29 @@ impl Vfs {
             mode,
             moves,
             domain: (!native).then(|| self.parts.rules.domain(&to.path)),
+            writers: match target.filter(|_| mode == RenameMode::Replace && !native) {
+                Some(replaced) => self.writers_of_replaced(replaced)?,
+                None => Writers::Maybe,
+            },
             now: self.now(),
         })
+    }
+
+    /// Who may go on writing to the native files of `replaced`, which stay until the mover brings what replaces them; their rows
+    /// know which versions they are in now.
+    fn writers_of_replaced(&self, replaced: &Inode) -> Result<Writers> {
+        let ino = replaced.attr.ino;
+        if self.is_open(ino) {
+            return Ok(Writers::Maybe);
+        }
+        for replica in self.newest(replaced)?.iter().filter(|replica| !replica.staged) {
+            let Some(resident) = self.resident(replica.tier) else { continue };
+            if replaced.attr.kind == FileKind::Regular && !is_unwritten(resident, &replica.key)? {
+                return Ok(Writers::Maybe);
+            }
+        }
+        self.know_natives(ino);
+        Ok(Writers::None)
     }
 
     /// Native renames of whatever `source` has under its old name on directory tiers.
@@ -320,6 +342,16 @@ impl Vfs {
 enum Swap {
     Yes,
     No,
+}
+
+/// Whether the kernel says that nobody has the native file open or mapped for writing; where it can't say, there is no
+/// passthrough that could have outlived an earlier daemon.
+fn is_unwritten(resident: &dyn Resident, key: &Key) -> Result<bool> {
+    match resident.open(key, Access::Read).and_then(|file| no_writers(&file)) {
+        Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::NotFound) => Ok(true),
+        Err(error) if matches!(error.kind(), Kind::Denied | Kind::NotPermitted) => Ok(false),
+        answer => answer,
+    }
 }
 
 fn effect_on_name(inode: &Inode) -> MoveEffect {

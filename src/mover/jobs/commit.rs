@@ -237,7 +237,7 @@ async fn after_failure(
                 return Err(Halt::Failed(error));
             }
             // Somebody deleted what we were to overwrite: ours is the newest then.
-            context.catalog.deleted(target.place.id, &target.name)?;
+            context.catalog.nothing_there(inode.attr.ino, target.place.id, &target.name)?;
             Err(Halt::Again)
         }
         Err(unknown) => Err(unknown.into()),

@@ -166,3 +166,38 @@ async fn a_file_follows_its_home_from_blob_to_scratch_and_back() {
     world.assert_clean("g");
     assert_eq!(world.ino("g"), ino);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_file_that_is_still_written_does_not_come_back() {
+    let world = World::new().await;
+    world.native("native/f", b"old");
+    world.write("g", b"new");
+    world.rename("g", "native/f", RenameMode::Replace);
+    world.append_natively("native/f", b", written by who had it open");
+    world.rename("native/f", "h", RenameMode::Replace);
+    world.flush().await;
+    assert_eq!(world.files().await, tree([("h", b"new")]));
+    assert!(!world.root.join("native/f").exists());
+    assert!(world.lookup("native/f").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_file_that_is_still_written_is_in_nobodys_way() {
+    let world = World::new().await;
+    for name in ["native/f", "native/g"] {
+        world.native(name, b"old");
+        world.write("tmp", b"new");
+        world.rename("tmp", name, RenameMode::Replace);
+        world.append_natively(name, b", written by who had it open");
+        world.rename(name, "h", RenameMode::Replace);
+        world.write(name, b"newest");
+        if name == "native/g" {
+            world.append_natively(name, b", and again");
+        }
+        world.flush().await;
+        assert_eq!(std::fs::read(world.root.join(name)).unwrap(), b"newest", "{name}");
+        world.assert_clean(name);
+        world.assert_clean("h");
+        assert_eq!(world.mover().status().unwrap().conflicts, 0);
+    }
+}
