@@ -21,6 +21,7 @@
 mod check;
 mod cookie;
 mod engine;
+mod leftover;
 mod schema;
 mod tables;
 mod verbs;

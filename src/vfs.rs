@@ -16,6 +16,7 @@ mod directory;
 mod facts;
 mod handle;
 mod io;
+mod leftover;
 mod lookup;
 mod natives;
 mod node;

@@ -27,7 +27,7 @@ impl Vfs {
         let made = self.make_regular(caller, parent, name, &path, mode);
         let (inode, file, tier) = match made {
             Err(error) if error.kind() == Kind::Exists && flags & libc::O_EXCL == 0 => {
-                let entry = self.lookup(caller, parent, name)?;
+                let entry = self.lookup_anew(caller, parent, name)?;
                 let opened = self.open(caller, entry.attr.ino, flags)?;
                 return Ok((entry, opened));
             }

@@ -38,13 +38,14 @@ impl Vfs {
         Ok(self.catalog().lookup(parent, name)?.ok_or(Kind::NotFound)?)
     }
 
-    /// Unlinks the native files of this name; the tiers on which nothing is left of it.
+    /// Unlinks the native files of this name, also where its directory was before a rename; the tiers on which nothing is left
+    /// of it.
     fn unlink_native(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Vec<TierId>> {
         let mut gone = Vec::new();
+        let places = self.catalog().places(parent)?;
         for replica in self.catalog().replicas(ino)? {
             let Some(resident) = self.resident(replica.tier).filter(|_| !replica.staged) else { continue };
-            let native = self.catalog().native_place(parent, replica.tier)?;
-            if native.is_none_or(|place| place.id != replica.place) || replica.name != name {
+            if replica.name != name || !places.iter().any(|place| place.id == replica.place) {
                 continue;
             }
             match resident.unlink(&replica.key) {

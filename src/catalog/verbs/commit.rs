@@ -120,7 +120,8 @@ impl Catalog {
         self.engine.durable(|tx| {
             let mut row = tx.known_replica(stray.place.0, &stray.name)?;
             let owner = (row.ino != 0).then_some(Ino(row.ino));
-            if owner != stray.ino || row.generation != stray.generation.0 || tx.names(Ino(row.ino))? != names {
+            if owner != stray.ino || row.generation != stray.generation.0 || tx.names(Ino(row.ino))? != names
+            {
                 return Err(Error::new(Kind::Changed, "the file was renamed meanwhile"));
             }
             tx.is_spare(&row)?;

@@ -1,7 +1,7 @@
 //! What happens to keys when their inode stops answering for them: shared by unlink, rmdir and rename.
 
-use crate::catalog::{Inode, Writers};
 use crate::catalog::tables::{Order, ReplicaRow, Tx, Why};
+use crate::catalog::{Inode, Writers};
 use crate::error::Result;
 use crate::types::{FileKind, Generation, Ino, TierId, Timestamp};
 

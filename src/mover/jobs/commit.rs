@@ -7,7 +7,7 @@ use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::jobs::subject::Target;
-use crate::mover::jobs::{Flow, Halt, attrs, conflict, outcome_is_unknown, relocate};
+use crate::mover::jobs::{Flow, Halt, attrs, conflict, outcome_is_unknown};
 use crate::tier::{NativeId, Object, RenameMode, Resident, Special, Tier, Upload};
 use crate::types::{Attrs, Condition, FileKind, Generation, Key, Version};
 use bytes::Bytes;
@@ -217,7 +217,7 @@ async fn after_failure(
             Err(Halt::Failed(error))
         }
         // Written meanwhile by whoever still has it open.
-        Ok(object) if target.row.as_ref().is_some_and(|row| relocate::is_the_replaced(row, &object)) => {
+        Ok(object) if target.row.as_ref().is_some_and(|row| row.is_written_leftover(&object)) => {
             abort(context, target)?;
             Err(Halt::Again)
         }

@@ -5,7 +5,7 @@ use crate::error::{Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
-use crate::mover::jobs::{Flow, Halt, commit, conflict, relocate, resident};
+use crate::mover::jobs::{Flow, Halt, commit, conflict, resident};
 use crate::mover::status::Counters;
 use crate::tier::{Object, Resident};
 use crate::types::{Condition, Version};
@@ -69,11 +69,13 @@ async fn delete_native(context: &Arc<Context>, row: Replica) -> Flow<()> {
 
 /// Answers whether somebody else changed it, so that it stays.
 fn delete_if_doomed(context: &Context, resident: &dyn Resident, row: &Replica) -> Result<bool> {
-    if context.catalog.replica_at(row.place, &row.name)?.is_none_or(|now| now.ino.is_some()) {
+    if context.catalog.replica_at(row.place, &row.name)?.as_ref() != Some(row) {
         return Ok(false);
     }
+    // What is there, or what a commit of ours of unknown outcome made of it.
+    let is_ours = |object: &Object| row.write_id.as_ref().is_some_and(|id| commit::is_ours(object, id));
     match found(resident.stat(&row.key))? {
-        Some(object) if !may_go(row, &object) => return Ok(true),
+        Some(object) if !row.may_go(&object) && !is_ours(&object) => return Ok(true),
         Some(_) => {
             found(resident.unlink(&row.key))?;
             Counters::add(&context.counters.deleted, 1);
@@ -83,13 +85,6 @@ fn delete_if_doomed(context: &Context, resident: &dyn Resident, row: &Replica) -
     failpoint::pass("delete_sent");
     context.catalog.deleted(row.place, &row.name)?;
     Ok(false)
-}
-
-/// Whether `object` is what was doomed, or what its own writers or a commit of ours made of it.
-fn may_go(row: &Replica, object: &Object) -> bool {
-    row.version.as_ref() == Some(&object.version)
-        || relocate::is_the_replaced(row, object)
-        || row.write_id.as_ref().is_some_and(|write_id| commit::is_ours(object, write_id))
 }
 
 /// Which version may be deleted: the one of the row, or, if a commit of ours may have come through after it, that one's.

@@ -8,7 +8,6 @@ use crate::mover::jobs::commit::{Act, commit, resident, resolve};
 use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, conflict, upload};
 use crate::mover::status::Counters;
-use crate::tier::Object;
 use crate::types::{FileKind, Ino};
 use std::sync::Arc;
 
@@ -41,26 +40,17 @@ pub(crate) async fn make_way(
 /// A file that was replaced by a rename is at its native key until the new one comes, and whoever has it open may go on
 /// writing to it: that is no change by others.
 async fn follow_replaced(context: &Arc<Context>, target: &mut Target) -> Flow<()> {
-    if target.tier.resident().is_none() || !target.row.as_ref().is_some_and(is_replaced) {
+    if target.tier.resident().is_none() || target.row.as_ref().is_none_or(|row| row.generation.0 != 0) {
         return Ok(());
     }
     let (tier, key) = (Arc::clone(&target.tier), target.key.clone());
     let object = context.blocking(move |_| found(resident(tier.as_ref())?.stat(&key))).await?;
     if let (Some(row), Some(object)) = (&mut target.row, object)
-        && is_the_replaced(row, &object)
+        && row.is_written_leftover(&object)
     {
         row.version = Some(object.version);
     }
     Ok(())
-}
-
-fn is_replaced(row: &Replica) -> bool {
-    row.generation.0 == 0 && row.version.is_some() && row.native_ino != 0
-}
-
-/// Whether `object` is the very file that this row's inode replaced.
-pub(crate) fn is_the_replaced(row: &Replica, object: &Object) -> bool {
-    is_replaced(row) && object.native.is_some_and(|native| native.ino == row.native_ino)
 }
 
 /// Copies the only copy of `other`, which lies under a key that another file must have now, to `.tierfs/moved/<ino>` on the

@@ -151,3 +151,72 @@ fn a_creation_that_fails_leaves_nothing() {
     assert_eq!(bed.kind_of("b/f"), Kind::NotFound);
     assert_eq!(bed.catalog.orphans().unwrap(), []);
 }
+
+#[test]
+fn a_name_is_free_though_its_key_still_holds_what_was_replaced() {
+    let bed = Bed::new();
+    for again in ["file", "written file", "directory", "symlink", "link"] {
+        let path = again.replace(' ', "-");
+        bed.put(&path, "old");
+        let held = (again == "written file").then(|| bed.open(&path, libc::O_RDWR));
+        bed.put("b/tmp", "new");
+        bed.mv("b/tmp", &path);
+        if let Some(held) = held {
+            bed.vfs.write(held, 0, b"older, but written later").unwrap();
+            bed.close(held);
+        }
+        bed.mv(&path, &format!("b/{path}"));
+        assert_eq!(bed.kind_of(&path), Kind::NotFound, "{again}");
+        let (parent, name) = bed.end(&path);
+        match again {
+            "directory" => {
+                bed.mkdir(&path);
+                bed.put(&format!("{path}/below"), "in it");
+            }
+            "symlink" => drop(bed.vfs.symlink(&ME, parent, name, b"target").unwrap()),
+            "link" => {
+                let other = bed.put("other", "newest");
+                bed.vfs.link(other, parent, name).unwrap();
+            }
+            _ => drop(bed.put(&path, "newest")),
+        }
+        bed.pass(SCRATCH_WINDOW);
+        if again.ends_with("file") || again == "link" {
+            assert_eq!(bed.cat(&path), "newest", "{again}");
+            assert_eq!(fs::read(bed.native("scratch", &path)).unwrap(), b"newest", "{again}");
+        }
+        assert_eq!(bed.cat(&format!("b/{path}")), "new", "{again}");
+        assert_eq!(bed.catalog.check().unwrap(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_others_wrote_under_a_key_that_was_left_is_kept() {
+    let bed = Bed::new();
+    bed.put("f", "old");
+    bed.put("b/tmp", "new");
+    bed.mv("b/tmp", "f");
+    bed.mv("f", "b/f");
+    fs::write(bed.native("scratch", "f"), "theirs").unwrap();
+    let (parent, name) = bed.end("f");
+    bed.pass(SCRATCH_WINDOW);
+    let made = bed.vfs.create(&ME, parent, name, 0o644, libc::O_RDWR | libc::O_EXCL);
+    assert_eq!(made.unwrap_err().kind(), Kind::Exists);
+    bed.pass(SCRATCH_WINDOW);
+    assert_eq!((bed.cat("f").as_str(), bed.cat("b/f").as_str()), ("theirs", "new"));
+}
+
+#[test]
+fn a_file_goes_with_its_name_also_where_its_directory_was_before() {
+    let bed = Bed::new();
+    bed.mkdir("d");
+    bed.put("d/f", "native");
+    bed.mv("d", "b/d");
+    let held = bed.open("b/d/f", libc::O_RDWR);
+    bed.vfs.write(held, 0, b"changed in place").unwrap();
+    bed.rm("b/d/f");
+    bed.close(held);
+    assert!(!bed.native("scratch", "d/f").exists());
+    bed.pass(BLOB_WINDOW);
+    assert_eq!((bed.kind_of("b/d/f"), bed.names("b/d")), (Kind::NotFound, vec![".".into(), "..".into()]));
+}

@@ -1,6 +1,7 @@
 //! Renames and deletes before, during and after uploads: in the end exactly one key.
 
 use super::world::{HOUR, World, tree};
+use tierfs::catalog::Writers;
 use tierfs::error::Kind;
 use tierfs::mover::FlushScope;
 use tierfs::tier::{Fault, Gate, Operation, RenameMode};
@@ -199,5 +200,33 @@ async fn a_replaced_file_that_is_still_written_is_in_nobodys_way() {
         world.assert_clean(name);
         world.assert_clean("h");
         assert_eq!(world.mover().status().unwrap().conflicts, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_file_that_others_change_is_kept() {
+    for left in [false, true] {
+        let mut world = World::new().await;
+        world.writers = Writers::None;
+        world.native("native/f", b"old");
+        world.write("g", b"new");
+        world.rename("g", "native/f", RenameMode::Replace);
+        world.append_natively("native/f", b", changed by others");
+        if left {
+            world.rename("native/f", "h", RenameMode::Replace);
+        }
+        world.flush().await;
+        assert_eq!(std::fs::read(world.root.join("native/f")).unwrap(), b"old, changed by others");
+        assert!(world.lookup("native/f").is_some());
+        let ours = if left {
+            world.files().await.remove("h").unwrap()
+        } else {
+            let (parent, _) = world.parent("native/f");
+            let names = world.catalog.entries(parent, 0, 10).unwrap();
+            let kept = names.iter().find(|entry| entry.name.starts_with(b"f.conflict-")).unwrap();
+            let name = String::from_utf8(kept.name.clone()).unwrap();
+            std::fs::read(world.root.join("native").join(name)).unwrap()
+        };
+        assert_eq!(ours, b"new");
     }
 }

@@ -21,7 +21,8 @@ use tierfs::mover::{
 };
 use tierfs::policy::placement::{Promote, Rule, Rules};
 use tierfs::tier::{
-    Attempt, Call, DirectoryTier, Faults, Layer, MemoryTier, Object, Operation, RenameMode, Special, Tier, Turn,
+    Attempt, Call, DirectoryTier, Faults, Layer, MemoryTier, Object, Operation, RenameMode, Special, Tier,
+    Turn,
 };
 use tierfs::types::{Attrs, Condition, FileKind, Ino, Invalidation, Key, TierId, Timestamp};
 
@@ -275,8 +276,7 @@ impl World {
         let object = self.stat(path);
         let native = object.native.unwrap();
         let (tier, version, mtime) = (self.scratch_id, object.version.clone(), object.modified);
-        let ino =
-            self.make(path, FileKind::Regular, None, NewBytes::Native { tier, version, native, mtime });
+        let ino = self.make(path, FileKind::Regular, None, NewBytes::Native { tier, version, native, mtime });
         self.wrote(ino, path);
         ino
     }
