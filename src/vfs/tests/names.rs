@@ -1,7 +1,9 @@
 //! create, rename, exchange and unlink over rules.
 
 use super::*;
+use crate::types::AttrChange;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 #[test]
 fn a_native_file_is_made_where_its_rule_says() {
@@ -219,4 +221,24 @@ fn a_file_goes_with_its_name_also_where_its_directory_was_before() {
     assert!(!bed.native("scratch", "d/f").exists());
     bed.pass(BLOB_WINDOW);
     assert_eq!((bed.kind_of("b/d/f"), bed.names("b/d")), (Kind::NotFound, vec![".".into(), "..".into()]));
+}
+
+#[test]
+fn what_was_replaced_is_not_told_of_what_replaces_it() {
+    let bed = Bed::new();
+    let old = bed.put("f", "old");
+    bed.vfs.set_xattr(old, b"user.old", b"1", 0).unwrap();
+    let new = bed.put("b/tmp", "new");
+    bed.mv("b/tmp", "f");
+    let native = bed.native("scratch", "f");
+    let before = fs::metadata(&native).unwrap();
+    bed.vfs.set_xattr(new, b"user.new", b"1", 0).unwrap();
+    let change = AttrChange { mode: Some(0o600), ..Default::default() };
+    bed.vfs.set_attr(&ME, new, SetAttr { change, size: Some(2), handle: None }).unwrap();
+    bed.pass(SCRATCH_WINDOW);
+    assert_eq!((bed.ino("f"), bed.cat("f").as_str()), (new, "ne"));
+    assert_eq!(bed.vfs.xattr_names(new).unwrap(), b"user.new\0");
+    let after = fs::metadata(&native).unwrap();
+    let version = |of: &fs::Metadata| (of.len(), of.ctime(), of.ctime_nsec());
+    assert_eq!(version(&before), version(&after), "it is what the mover expects to overwrite");
 }

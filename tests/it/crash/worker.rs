@@ -69,7 +69,7 @@ const DIRS: [&str; 2] = ["d0", "d1"];
 const FILES: [&str; 4] = ["f0", "f1", "f2", "f3"];
 const HELD_MAX: usize = 3;
 /// Calls kept for the message of a failure.
-const HISTORY: usize = 100;
+const HISTORY: usize = 4000;
 
 impl Worker {
     /// A worker in `<root>/<name>` of each root, which are made.
