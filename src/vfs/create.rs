@@ -270,7 +270,8 @@ impl Vfs {
             return Err(Kind::Exists.into());
         }
         let native = self.link_native(&inode, parent, name)?;
-        let domain = native.is_none().then(|| self.parts.rules.domain(&path));
+        let is_told = native == Some(self.rule(&path).home);
+        let domain = (!is_told).then(|| self.parts.rules.domain(&path));
         let inode = self.catalog().link(ino, parent, name, native, domain.as_deref(), self.now())?;
         if native.is_some() {
             self.know_natives(ino);
