@@ -21,7 +21,7 @@ impl Vfs {
         if inode.attr.kind == FileKind::Directory {
             return Err(Kind::IsDirectory.into());
         }
-        let gone = self.unlink_native(inode.attr.ino, parent, name)?;
+        let gone = self.unlink_native(&inode, parent, name)?;
         crate::failpoint::pass("native_file_unlinked");
         let domain = self.parts.rules.domain(&path);
         let unlinked = self.catalog().unlink(parent, name, &gone, &domain, self.now())?;
@@ -40,12 +40,15 @@ impl Vfs {
 
     /// Unlinks the native files of this name, also where its directory was before a rename; the tiers on which nothing is left
     /// of it.
-    fn unlink_native(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Vec<TierId>> {
+    fn unlink_native(&self, inode: &Inode, parent: Ino, name: &[u8]) -> Result<Vec<TierId>> {
         let mut gone = Vec::new();
         let places = self.catalog().places(parent)?;
-        for replica in self.catalog().replicas(ino)? {
+        for replica in self.catalog().replicas(inode.attr.ino)? {
             let Some(resident) = self.resident(replica.tier).filter(|_| !replica.staged) else { continue };
             if replica.name != name || !places.iter().any(|place| place.id == replica.place) {
+                continue;
+            }
+            if self.is_only_copy(inode, &replica)? {
                 continue;
             }
             match resident.unlink(&replica.key) {

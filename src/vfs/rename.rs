@@ -158,7 +158,7 @@ impl Vfs {
         let swapped = target.filter(|_| mode == RenameMode::Exchange);
         let moves = match swapped {
             Some(target) => self.exchange_moves(from, to, source, target)?,
-            None => self.moves(from, to, source)?,
+            None => self.moves(from, to, source, target)?,
         };
         let native = self.is_native_after(to, source, &moves)?
             && swapped.map_or(Ok(true), |target| self.is_native_after(from, target, &moves))?
@@ -197,11 +197,22 @@ impl Vfs {
     }
 
     /// Native renames of whatever `source` has under its old name on directory tiers.
-    fn moves(&self, from: &End<'_>, to: &End<'_>, source: &Inode) -> Result<Vec<NativeMove>> {
+    fn moves(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        source: &Inode,
+        replaced: Option<&Inode>,
+    ) -> Result<Vec<NativeMove>> {
         let mut moves = Vec::new();
         for (tier, key) in self.native_keys(from, source)? {
             let stays = source.attr.kind == FileKind::Directory || self.rule(&to.path).home == tier;
             let target = if stays { self.native_target(to, tier)? } else { None };
+            let is_file = source.attr.kind == FileKind::Regular;
+            let target = match target {
+                Some(_) if is_file && self.must_wait(to, tier, replaced)? => None,
+                target => target,
+            };
             moves.extend(match target {
                 Some(target) => self.native_move(tier, key, target, effect_on_name(source), Swap::No)?,
                 None if source.attr.kind == FileKind::Regular => self.move_to_stage(tier, key, source)?,
@@ -275,6 +286,17 @@ impl Vfs {
             Err(error) if error.kind() == Kind::Busy => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a file goes by the stage and the mover, because the mover is about to put another file under the native key, which would
+    /// replace it, or because the only copy of a file with other names lies there.
+    fn must_wait(&self, to: &End<'_>, tier: TierId, replaced: Option<&Inode>) -> Result<bool> {
+        let Some(place) = self.catalog().native_place(to.parent, tier)? else { return Ok(false) };
+        let Some(row) = self.catalog().replica_at(place.id, to.name)? else { return Ok(false) };
+        if row.write_id.is_some() {
+            return Ok(true);
+        }
+        replaced.map_or(Ok(false), |replaced| self.is_only_copy(replaced, &row))
     }
 
     fn move_to_stage(&self, tier: TierId, key: Key, inode: &Inode) -> Result<Option<NativeMove>> {

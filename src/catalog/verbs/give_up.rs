@@ -33,8 +33,12 @@ impl Tx<'_> {
             }
             let native = self.native(leave.parent, place.tier)? == Some(place.id);
             match leave.heir {
-                _ if leave.gone.contains(&TierId(place.tier)) => self.bury(place.id, leave.name)?,
-                Some((heir, writers)) if native => {
+                // What a commit under way still puts there is deleted.
+                _ if row.write_id.is_none() && leave.gone.contains(&TierId(place.tier)) => {
+                    self.bury(place.id, leave.name)?;
+                }
+                // The only copy of a file with other names makes way when the heir comes: `leave_key` keeps it.
+                Some((heir, writers)) if native && self.may_be_overwritten(inode, &row)? => {
                     // What the vfs looked at is the newest content.
                     let looked = row.generation == inode.generation.0;
                     self.inherit(row, heir, if looked { writers } else { Writers::Maybe })?;
@@ -64,10 +68,14 @@ impl Tx<'_> {
         })
     }
 
+    fn may_be_overwritten(&self, inode: &Inode, row: &ReplicaRow) -> Result<bool> {
+        Ok(inode.attr.nlink == 0 || self.has_other_copy(inode, row)?)
+    }
+
     /// Dooms a key, unless it is the only copy of a file that has other names: the mover moves
     /// that to another name first.
     fn leave_key(&self, inode: &Inode, row: &ReplicaRow, domain: &str) -> Result<()> {
-        if inode.attr.nlink > 0 && !self.has_other_copy(inode, row)? {
+        if !self.may_be_overwritten(inode, row)? {
             self.queue_reconcile(inode.attr.ino, domain, Why::Names, Order::Keep)?;
             return Ok(());
         }

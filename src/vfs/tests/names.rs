@@ -1,7 +1,7 @@
 //! create, rename, exchange and unlink over rules.
 
 use super::*;
-use crate::types::AttrChange;
+use crate::types::{AttrChange, Generation};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -241,4 +241,66 @@ fn what_was_replaced_is_not_told_of_what_replaces_it() {
     let after = fs::metadata(&native).unwrap();
     let version = |of: &fs::Metadata| (of.len(), of.ctime(), of.ctime_nsec());
     assert_eq!(version(&before), version(&after), "it is what the mover expects to overwrite");
+}
+
+#[test]
+fn a_rename_onto_a_key_that_the_mover_writes_goes_by_the_stage() {
+    let bed = Bed::new();
+    let old = bed.put("b/old", "old");
+    bed.mv("b/old", "f");
+    let place = bed.catalog.ensure_place(Ino::ROOT, bed.scratch).unwrap();
+    bed.catalog.begin_commit(old, place.id, b"f", "w").unwrap();
+    let new = bed.put("g", "new");
+    bed.mv("g", "f");
+    assert!(!bed.native("scratch", "f").exists() && !bed.native("scratch", "g").exists());
+    fs::write(bed.native("scratch", "f"), "old").unwrap();
+    let object = bed.vfs.resident(bed.scratch).unwrap().stat(&Key::parse("f").unwrap()).unwrap();
+    let (version, native) = (&object.version, object.native);
+    bed.catalog.commit_if(old, Generation(1), 1, place.id, b"f", version, native).unwrap();
+    bed.pass(SCRATCH_WINDOW);
+    assert_eq!((bed.ino("f"), bed.cat("f").as_str()), (new, "new"));
+    assert!(bed.staged(new).is_some() && bed.queued() > 0);
+}
+
+#[test]
+fn the_only_copy_of_a_file_outlives_the_name_it_lies_under() {
+    let bed = Bed::new();
+    for way in ["unlinked", "replaced", "replaced from Blob"] {
+        let name = way.replace(' ', "-");
+        let other = format!("b/{name}");
+        let ino = bed.put(&name, "bytes");
+        let (parent, last) = bed.end(&other);
+        // As on a tier without hard links.
+        bed.catalog.link(ino, parent, last, None, Some("d"), bed.vfs.now()).unwrap();
+        match way {
+            "unlinked" => bed.rm(&name),
+            "replaced" => {
+                bed.put("tmp", "new");
+                bed.mv("tmp", &name);
+            }
+            _ => {
+                bed.put("b/tmp", "new");
+                bed.mv("b/tmp", &name);
+            }
+        }
+        bed.pass(BLOB_WINDOW);
+        assert_eq!((bed.ino(&other), bed.cat(&other).as_str()), (ino, "bytes"), "{way}");
+        match bed.find(&name) {
+            Ok(_) => assert_eq!(bed.cat(&name), "new", "{way}"),
+            Err(error) => assert_eq!((error.kind(), way), (Kind::NotFound, "unlinked")),
+        }
+        assert_eq!(bed.catalog.check().unwrap(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_link_under_another_home_is_told_there() {
+    let bed = Bed::new();
+    let ino = bed.put("f", "bytes");
+    let (parent, name) = bed.end("g");
+    bed.vfs.link(ino, parent, name).unwrap();
+    assert_eq!(bed.queued(), 0, "the native link is all");
+    let (parent, name) = bed.end("b/g");
+    bed.vfs.link(ino, parent, name).unwrap();
+    assert_eq!(bed.queued(), 1, "its home is Blob");
 }

@@ -230,3 +230,38 @@ async fn a_replaced_file_that_others_change_is_kept() {
         assert_eq!(ours, b"new");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_written_where_its_directory_was_makes_way_whole() {
+    let world = World::new().await;
+    world.native("native/d/f", b"old");
+    world.rename("native/d", "x", RenameMode::Replace);
+    world.append_natively("native/d/f", b", written by who had it mapped");
+    world.write("native/d/f", b"new");
+    world.flush().await;
+    assert_eq!(std::fs::read(world.root.join("native/d/f")).unwrap(), b"new");
+    assert_eq!(world.files().await, tree([("x/f", b"old, written by who had it mapped")]));
+    assert_eq!(world.mover().status().unwrap().conflicts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_linked_and_then_replaced_loses_nothing() {
+    // As an editor keeps a backup: ln f f~; mv new f.
+    for unlink in [false, true] {
+        let world = World::new().await;
+        let ino = world.write("f", b"old");
+        world.flush().await;
+        world.link("f", "f~");
+        world.write("tmp", b"new");
+        if unlink {
+            world.unlink("f");
+        }
+        world.rename("tmp", "f", RenameMode::Replace);
+        assert!(world.catalog.replicas(ino).unwrap().iter().any(|replica| replica.version.is_some()));
+        world.flush().await;
+        assert_eq!(world.files().await, tree([("f", b"new"), ("f~", b"old")]), "unlinked: {unlink}");
+        world.assert_clean("f");
+        world.assert_clean("f~");
+        assert_eq!(world.mover().status().unwrap().conflicts, 0);
+    }
+}

@@ -373,6 +373,11 @@ impl World {
         }
     }
 
+    pub fn link(&self, path: &str, new: &str) {
+        let ((parent, name), domain) = (self.parent(new), self.domain(new));
+        self.catalog.link(self.ino(path), parent, &name, None, Some(&domain), self.now()).unwrap();
+    }
+
     pub fn unlink(&self, path: &str) {
         let (parent, name) = self.parent(path);
         let lost = self.catalog.unlink(parent, &name, &[], &self.domain(path), self.now()).unwrap();
