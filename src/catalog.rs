@@ -21,6 +21,7 @@
 mod check;
 mod cookie;
 mod engine;
+mod leftover;
 mod schema;
 mod tables;
 mod verbs;
@@ -112,7 +113,8 @@ pub struct Replica {
     pub attr_generation: u64,
     /// What the tier called it; `None`: nothing there yet.
     pub version: Option<Version>,
-    /// `st_ino` on a directory tier, 0 elsewhere.
+    /// `st_ino` on a directory tier, 0 elsewhere. Where the key holds nobody's content (any more): of the file that programs may still
+    /// write to there, 0 if none can.
     pub native_ino: u64,
     /// A commit under way with this write id; its outcome is unknown after a crash.
     pub write_id: Option<String>,
@@ -229,8 +231,22 @@ pub struct RenamePlan {
     /// Queue a step for the moved inode (and the swapped one) in this order domain, because its keys
     /// at home are not native any more; `None` if they all are.
     pub domain: Option<String>,
+    /// Who may go on writing to the native files of what is replaced.
+    #[serde(default)]
+    pub writers: Writers,
     /// The moment, for ctime and the directories' mtime.
     pub now: Timestamp,
+}
+
+/// Whether anybody may go on writing in place to a native file that lost its name. It lies under its key until the mover comes, and
+/// what its own writers do to it meanwhile is no change by others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Writers {
+    /// Programs may have it open or mapped, also by an earlier mount: it is known by its identity.
+    #[default]
+    Maybe,
+    /// Nobody, and the version of its row is what it is: another version is a change by others.
+    None,
 }
 
 /// What a rename did.

@@ -18,7 +18,7 @@ mod recover;
 mod status;
 mod stores;
 
-pub use context::{Invalidate, IsOpen, Lost, WhileUnwritten};
+pub use context::{Invalidate, IsOpen, Lost, WhileNamesStand, WhileUnwritten};
 pub use flush::{FlushReport, FlushScope, Progress};
 pub use handle::MoverHandle;
 pub use recover::Recovered;
@@ -56,6 +56,8 @@ pub struct MoverParts {
     pub is_open: IsOpen,
     /// Runs something local while no program opens the file or ends writing to it.
     pub while_unwritten: WhileUnwritten,
+    /// Runs something local while no rename is under way.
+    pub while_names_stand: WhileNamesStand,
     /// This machine, for the names of conflict copies.
     pub host: String,
     /// Owner and modes for what carries none.

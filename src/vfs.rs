@@ -17,6 +17,7 @@ mod facts;
 mod handle;
 mod hidden;
 mod io;
+mod leftover;
 mod lookup;
 mod natives;
 mod node;
@@ -211,6 +212,12 @@ impl Vfs {
         };
         self.nodes.drop_if_unknown(&node);
         unwritten
+    }
+
+    /// Runs `act` while no rename is between its native moves and their rows.
+    pub fn while_names_stand(&self, act: &mut dyn FnMut()) {
+        let _still = self.rename.read();
+        act();
     }
 
     /// Open files and known inodes, for the status.

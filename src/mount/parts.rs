@@ -112,7 +112,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
             .unwrap_or(BLOB_SIZE),
         facts: facts.clone(),
     }));
-    let (opened, written) = (vfs.clone(), vfs.clone());
+    let (opened, written, renamed) = (vfs.clone(), vfs.clone(), vfs.clone());
     let (mover, recovered) = Mover::start(MoverParts {
         catalog: catalog.clone(),
         tiers: tiers.iter().map(|(id, tier)| (id, tier.clone())).collect(),
@@ -127,6 +127,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         invalidate,
         is_open: Arc::new(move |ino| opened.is_open(ino)),
         while_unwritten: Arc::new(move |ino, act| written.while_unwritten(ino, act)),
+        while_names_stand: Arc::new(move |act| renamed.while_names_stand(act)),
         host: host_name(),
         defaults,
         limits: Default::default(),

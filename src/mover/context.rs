@@ -25,6 +25,9 @@ pub type IsOpen = Arc<dyn Fn(Ino) -> bool + Send + Sync>;
 /// Runs the act while no program can open the inode or end writing to it; false, without running it, if one writes to it now.
 pub type WhileUnwritten = Arc<dyn Fn(Ino, &mut dyn FnMut()) -> bool + Send + Sync>;
 
+/// Runs the act while no rename is between its native moves and their rows.
+pub type WhileNamesStand = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
+
 /// Shared by the loop and its jobs.
 pub(crate) struct Context {
     pub(crate) catalog: Arc<Catalog>,
@@ -36,6 +39,7 @@ pub(crate) struct Context {
     pub(crate) invalidate: Invalidate,
     pub(crate) is_open: IsOpen,
     while_unwritten: WhileUnwritten,
+    while_names_stand: WhileNamesStand,
     pub(crate) host: String,
     pub(crate) defaults: Defaults,
     /// Blocks in flight, over all uploads.
@@ -81,6 +85,7 @@ impl Context {
             invalidate: parts.invalidate,
             is_open: parts.is_open,
             while_unwritten: parts.while_unwritten,
+            while_names_stand: parts.while_names_stand,
             host: parts.host,
             defaults: parts.defaults,
             blocks: Arc::new(Semaphore::new(parts.blocks_in_flight.max(1))),
@@ -112,6 +117,13 @@ impl Context {
         let (mut act, mut result) = (Some(act), None);
         (self.while_unwritten)(ino, &mut || result = act.take().map(|act| act()));
         result
+    }
+
+    /// Runs `act` while no rename puts anything under a native key.
+    pub(crate) fn names_stand<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let (mut act, mut result) = (Some(act), None);
+        (self.while_names_stand)(&mut || result = act.take().map(|act| act()));
+        result.unwrap_or_else(|| Err(Error::new(Kind::Interrupted, "the mount is going")))
     }
 
     /// Runs what may wait for a disk (system calls on a tier, synced catalog commits) off the runtime's threads.

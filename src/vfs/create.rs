@@ -27,7 +27,7 @@ impl Vfs {
         let made = self.make_regular(caller, parent, name, &path, mode);
         let (inode, file, tier) = match made {
             Err(error) if error.kind() == Kind::Exists && flags & libc::O_EXCL == 0 => {
-                let entry = self.lookup(caller, parent, name)?;
+                let entry = self.lookup_anew(caller, parent, name)?;
                 let opened = self.open(caller, entry.attr.ino, flags)?;
                 return Ok((entry, opened));
             }
@@ -276,7 +276,8 @@ impl Vfs {
             return Err(Kind::Exists.into());
         }
         let native = self.link_native(&inode, parent, name)?;
-        let domain = native.is_none().then(|| self.parts.rules.domain(&path));
+        let is_told = native == Some(self.rule(&path).home);
+        let domain = (!is_told).then(|| self.parts.rules.domain(&path));
         let inode = self.catalog().link(ino, parent, name, native, domain.as_deref(), self.now())?;
         if native.is_some() {
             self.know_natives(ino);

@@ -29,6 +29,17 @@ impl Vfs {
         self.entry(inode, &path)
     }
 
+    /// What a tier has under `name`, whatever an earlier look said.
+    pub(super) fn lookup_anew(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<Entry> {
+        match self.lookup(caller, parent, name) {
+            Err(error) if error.kind() == Kind::NotFound => {
+                self.nodes.get(parent).namespace.lock().places.clear();
+                self.lookup(caller, parent, name)
+            }
+            other => other,
+        }
+    }
+
     /// Answers a name to the kernel, which holds one more look-up of the inode from now on.
     pub(super) fn entry(&self, inode: Inode, path: &Key) -> Result<Entry> {
         let node = self.nodes.remember(inode.attr.ino);

@@ -44,6 +44,18 @@ impl Vfs {
         Ok(())
     }
 
+    /// Whether a native file that loses this name has the bytes that its other names still wait for on their tiers.
+    pub(super) fn is_only_copy(&self, inode: &Inode, native: &Replica) -> Result<bool> {
+        if inode.attr.nlink < 2
+            || inode.attr.kind != FileKind::Regular
+            || native.generation != inode.generation
+        {
+            return Ok(false);
+        }
+        let is_other = |copy: &Replica| (copy.place, &copy.name) != (native.place, &native.name);
+        Ok(native.ino == Some(inode.attr.ino) && !self.newest(inode)?.iter().any(is_other))
+    }
+
     /// The content as the catalog has it, unless the tier has another. A coarser time is the same time.
     fn content_after(&self, inode: &Inode, tier: TierId, object: &Object) -> Result<Content> {
         let attr = &inode.attr;

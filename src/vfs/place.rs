@@ -120,6 +120,10 @@ impl Vfs {
                 let made = make(&key)?;
                 Ok((key, made))
             }
+            Err(error) if error.kind() == Kind::Exists && self.clear_leftover(dir, name, tier)? => {
+                let made = make(&key)?;
+                Ok((key, made))
+            }
             other => other.map(|made| (key, made)),
         }
     }

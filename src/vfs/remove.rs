@@ -22,7 +22,7 @@ impl Vfs {
         if inode.attr.kind == FileKind::Directory {
             return Err(Kind::IsDirectory.into());
         }
-        let gone = self.unlink_native(inode.attr.ino, parent, name)?;
+        let gone = self.unlink_native(&inode, parent, name)?;
         crate::failpoint::pass("native_file_unlinked");
         let domain = self.parts.rules.domain(&path);
         let unlinked = self.catalog().unlink(parent, name, &gone, &domain, self.now())?;
@@ -39,13 +39,17 @@ impl Vfs {
         Ok(self.catalog().lookup(parent, name)?.ok_or(Kind::NotFound)?)
     }
 
-    /// Unlinks the native files of this name; the tiers on which nothing is left of it.
-    fn unlink_native(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Vec<TierId>> {
+    /// Unlinks the native files of this name, also where its directory was before a rename; the tiers on which nothing is left
+    /// of it.
+    fn unlink_native(&self, inode: &Inode, parent: Ino, name: &[u8]) -> Result<Vec<TierId>> {
         let mut gone = Vec::new();
-        for replica in self.catalog().replicas(ino)? {
+        let places = self.catalog().places(parent)?;
+        for replica in self.catalog().replicas(inode.attr.ino)? {
             let Some(resident) = self.resident(replica.tier).filter(|_| !replica.staged) else { continue };
-            let native = self.catalog().native_place(parent, replica.tier)?;
-            if native.is_none_or(|place| place.id != replica.place) || replica.name != name {
+            if replica.name != name || !places.iter().any(|place| place.id == replica.place) {
+                continue;
+            }
+            if self.is_only_copy(inode, &replica)? {
                 continue;
             }
             match resident.unlink(&replica.key) {

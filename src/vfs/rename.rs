@@ -4,9 +4,10 @@
 use super::node::Node;
 use super::open_file::{Bytes, Place};
 use super::{Caller, Vfs};
-use crate::catalog::{Inode, MoveEffect, NativeMove, RenamePlan, stage_name};
+use crate::catalog::{Inode, MoveEffect, NativeMove, RenamePlan, Writers, stage_name};
+use crate::data::lease::no_writers;
 use crate::error::{Kind, Result};
-use crate::tier::RenameMode;
+use crate::tier::{Access, RenameMode, Resident};
 use crate::types::{FileKind, Ino, Key, TierId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,8 +39,8 @@ impl Vfs {
         if !self.check_rename(caller, &from, &to, &source, target.as_ref(), mode)? {
             return Ok(());
         }
-        let swapped = target.as_ref().filter(|_| mode == RenameMode::Exchange);
-        let nodes = self.files_that_move(&source, swapped);
+        // What is replaced takes its turn too: nobody opens it between a look at its writers and the end of its name.
+        let nodes = self.files_concerned(&source, target.as_ref());
         let mut turns = Vec::with_capacity(nodes.len());
         for node in &nodes {
             turns.push(self.turn(caller, node)?);
@@ -73,10 +74,10 @@ impl Vfs {
         Ok(())
     }
 
-    /// Files whose bytes may change places, in the order in which their turns are taken.
-    fn files_that_move(&self, source: &Inode, swapped: Option<&Inode>) -> Vec<Arc<Node>> {
+    /// Files whose bytes or names change places, in the order in which their turns are taken.
+    fn files_concerned(&self, source: &Inode, target: Option<&Inode>) -> Vec<Arc<Node>> {
         let is_file = |inode: &&Inode| inode.attr.kind == FileKind::Regular;
-        let mut inos: Vec<_> = [Some(source), swapped]
+        let mut inos: Vec<_> = [Some(source), target]
             .into_iter()
             .flatten()
             .filter(is_file)
@@ -157,7 +158,7 @@ impl Vfs {
         let swapped = target.filter(|_| mode == RenameMode::Exchange);
         let moves = match swapped {
             Some(target) => self.exchange_moves(from, to, source, target)?,
-            None => self.moves(from, to, source)?,
+            None => self.moves(from, to, source, target)?,
         };
         let native = self.is_native_after(to, source, &moves)?
             && swapped.map_or(Ok(true), |target| self.is_native_after(from, target, &moves))?
@@ -170,16 +171,48 @@ impl Vfs {
             mode,
             moves,
             domain: (!native).then(|| self.parts.rules.domain(&to.path)),
+            writers: match target.filter(|_| mode == RenameMode::Replace && !native) {
+                Some(replaced) => self.writers_of_replaced(replaced)?,
+                None => Writers::Maybe,
+            },
             now: self.now(),
         })
     }
 
+    /// Who may go on writing to the native files of `replaced`, which stay until the mover brings what replaces them; their rows
+    /// know which versions they are in now.
+    fn writers_of_replaced(&self, replaced: &Inode) -> Result<Writers> {
+        let ino = replaced.attr.ino;
+        if self.is_open(ino) {
+            return Ok(Writers::Maybe);
+        }
+        for replica in self.newest(replaced)?.iter().filter(|replica| !replica.staged) {
+            let Some(resident) = self.resident(replica.tier) else { continue };
+            if replaced.attr.kind == FileKind::Regular && !is_unwritten(resident, &replica.key)? {
+                return Ok(Writers::Maybe);
+            }
+        }
+        self.know_natives(ino);
+        Ok(Writers::None)
+    }
+
     /// Native renames of whatever `source` has under its old name on directory tiers.
-    fn moves(&self, from: &End<'_>, to: &End<'_>, source: &Inode) -> Result<Vec<NativeMove>> {
+    fn moves(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        source: &Inode,
+        replaced: Option<&Inode>,
+    ) -> Result<Vec<NativeMove>> {
         let mut moves = Vec::new();
         for (tier, key) in self.native_keys(from, source)? {
             let stays = source.attr.kind == FileKind::Directory || self.rule(&to.path).home == tier;
             let target = if stays { self.native_target(to, tier)? } else { None };
+            let is_file = source.attr.kind == FileKind::Regular;
+            let target = match target {
+                Some(_) if is_file && self.must_wait(to, tier, replaced)? => None,
+                target => target,
+            };
             moves.extend(match target {
                 Some(target) => self.native_move(tier, key, target, effect_on_name(source), Swap::No)?,
                 None if source.attr.kind == FileKind::Regular => self.move_to_stage(tier, key, source)?,
@@ -255,6 +288,17 @@ impl Vfs {
         }
     }
 
+    /// Whether a file goes by the stage and the mover, because the mover is about to put another file under the native key, which would
+    /// replace it, or because the only copy of a file with other names lies there.
+    fn must_wait(&self, to: &End<'_>, tier: TierId, replaced: Option<&Inode>) -> Result<bool> {
+        let Some(place) = self.catalog().native_place(to.parent, tier)? else { return Ok(false) };
+        let Some(row) = self.catalog().replica_at(place.id, to.name)? else { return Ok(false) };
+        if row.write_id.is_some() {
+            return Ok(true);
+        }
+        replaced.map_or(Ok(false), |replaced| self.is_only_copy(replaced, &row))
+    }
+
     fn move_to_stage(&self, tier: TierId, key: Key, inode: &Inode) -> Result<Option<NativeMove>> {
         if self.newest(inode)?.iter().any(|replica| replica.staged) {
             // The newest bytes are there already; this is a leftover.
@@ -320,6 +364,16 @@ impl Vfs {
 enum Swap {
     Yes,
     No,
+}
+
+/// Whether the kernel says that nobody has the native file open or mapped for writing; where it can't say, there is no
+/// passthrough that could have outlived an earlier daemon.
+fn is_unwritten(resident: &dyn Resident, key: &Key) -> Result<bool> {
+    match resident.open(key, Access::Read).and_then(|file| no_writers(&file)) {
+        Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::NotFound) => Ok(true),
+        Err(error) if matches!(error.kind(), Kind::Denied | Kind::NotPermitted) => Ok(false),
+        answer => answer,
+    }
 }
 
 fn effect_on_name(inode: &Inode) -> MoveEffect {

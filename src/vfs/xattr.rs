@@ -50,14 +50,13 @@ impl Vfs {
         Ok(false)
     }
 
-    /// Where the tiers have it under its own name.
+    /// Where the tiers have it; not what lies under its key only until it is replaced.
     fn carriers(&self, inode: &Inode) -> Result<Vec<(TierId, Key)>> {
         let ino = inode.attr.ino;
         Ok(if inode.attr.kind == FileKind::Directory {
             self.catalog().places(ino)?.iter().map(|place| (place.tier, place.key.clone())).collect()
         } else {
-            let replicas = self.catalog().replicas(ino)?;
-            replicas.into_iter().filter(|r| !r.staged).map(|r| (r.tier, r.key)).collect()
+            self.newest(inode)?.into_iter().filter(|r| !r.staged).map(|r| (r.tier, r.key)).collect()
         })
     }
 

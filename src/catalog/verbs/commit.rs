@@ -3,7 +3,7 @@
 use super::Catalog;
 use super::import::Look;
 use crate::catalog::tables::{ReplicaRow, Tx};
-use crate::catalog::{Defaults, Observed, PlaceId, Replica, WriteState};
+use crate::catalog::{Defaults, Observed, PlaceId, Replica, WriteState, Writers};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Entry, NativeId};
 use crate::types::{Generation, Ino, Timestamp, Version, name_is_valid};
@@ -55,6 +55,7 @@ impl Catalog {
             row.write_id = None;
             if row.ino != ino.0 {
                 row.generation = 0;
+                row.native_ino = native.map_or(0, |native| native.ino);
                 tx.put_replica(&row)?;
                 return Ok(false);
             }
@@ -119,29 +120,50 @@ impl Catalog {
         })
     }
 
-    /// Dooms a key of a living inode (a leftover of a rename): owner none, delete step queued. `Busy` if it is the only copy of the newest
-    /// generation.
-    pub fn doom(&self, place: PlaceId, name: &[u8], domain: &str) -> Result<()> {
+    /// Dooms a key of a living inode (a leftover of a rename): owner none, delete step queued. `stray` is the row and `names` are the names
+    /// for which it was found to be one: `Changed` if the key or the names are others by now. `Busy` if it is the only copy of the
+    /// newest generation.
+    pub fn doom(
+        &self,
+        stray: &Replica,
+        names: &[(Ino, Vec<u8>)],
+        writers: Writers,
+        domain: &str,
+    ) -> Result<()> {
         self.engine.durable(|tx| {
-            let row = tx.known_replica(place.0, name)?;
+            let mut row = tx.known_replica(stray.place.0, &stray.name)?;
+            let owner = (row.ino != 0).then_some(Ino(row.ino));
+            if owner != stray.ino || row.generation != stray.generation.0 || tx.names(Ino(row.ino))? != names
+            {
+                return Err(Error::new(Kind::Changed, "the file was renamed meanwhile"));
+            }
             tx.is_spare(&row)?;
+            if writers == Writers::None && !row.linked {
+                row.native_ino = 0;
+            }
             tx.doom_row(&row, domain)
         })
     }
 
     /// The doomed key is gone from the tier: the row is kept as a tombstone until [`Catalog::purge`], the place is dropped with its last row if nobody owns it.
+    /// A key that somebody answers for again stays as it is.
     pub fn deleted(&self, place: PlaceId, name: &[u8]) -> Result<()> {
         self.engine.write(|tx| {
-            tx.drop_delete(place.0, name)?;
             match tx.replica(place.0, name)? {
-                Some(row) if row.ino == 0 => tx.bury(place.0, name)?,
-                Some(mut row) => {
-                    row.version = None;
-                    tx.put_replica(&row)?;
-                }
+                Some(row) if row.ino != 0 => return Ok(()),
+                Some(_) => tx.bury(place.0, name)?,
                 None => {}
             }
+            tx.drop_delete(place.0, name)?;
             tx.prune_place(place.0)
+        })
+    }
+
+    /// The tier has nothing under the key that `ino` was to overwrite.
+    pub fn nothing_there(&self, ino: Ino, place: PlaceId, name: &[u8]) -> Result<()> {
+        self.engine.write(|tx| match tx.replica(place.0, name)? {
+            Some(row) if row.ino == ino.0 => tx.put_replica(&ReplicaRow { version: None, ..row }),
+            _ => Ok(()),
         })
     }
 

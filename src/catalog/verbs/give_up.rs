@@ -1,7 +1,7 @@
 //! What happens to keys when their inode stops answering for them: shared by unlink, rmdir and rename.
 
-use crate::catalog::Inode;
 use crate::catalog::tables::{Order, ReplicaRow, Tx, Why};
+use crate::catalog::{Inode, Writers};
 use crate::error::Result;
 use crate::types::{FileKind, Generation, Ino, TierId, Timestamp};
 
@@ -12,8 +12,8 @@ pub(super) struct Leave<'a> {
     pub name: &'a [u8],
     /// Tiers on which its native file is unlinked already.
     pub gone: &'a [TierId],
-    /// Takes over the keys of the name instead of having them deleted.
-    pub heir: Option<Ino>,
+    /// Takes over the keys of the name instead of having them deleted, and what to know of who writes there.
+    pub heir: Option<(Ino, Writers)>,
     /// Order domain of the deletes.
     pub domain: &'a str,
     pub now: Timestamp,
@@ -33,9 +33,15 @@ impl Tx<'_> {
             }
             let native = self.native(leave.parent, place.tier)? == Some(place.id);
             match leave.heir {
-                _ if leave.gone.contains(&TierId(place.tier)) => self.bury(place.id, leave.name)?,
-                Some(heir) if native => {
-                    self.inherit(row, heir)?;
+                // What a commit under way still puts there is deleted.
+                _ if row.write_id.is_none() && leave.gone.contains(&TierId(place.tier)) => {
+                    self.bury(place.id, leave.name)?;
+                }
+                // The only copy of a file with other names makes way when the heir comes: `leave_key` keeps it.
+                Some((heir, writers)) if native && self.may_be_overwritten(inode, &row)? => {
+                    // What the vfs looked at is the newest content.
+                    let looked = row.generation == inode.generation.0;
+                    self.inherit(row, heir, if looked { writers } else { Writers::Maybe })?;
                     inherited = true;
                 }
                 _ => self.leave_key(inode, &row, leave.domain)?,
@@ -49,14 +55,27 @@ impl Tx<'_> {
     }
 
     /// The key is now the heir's to overwrite; the version stays as what it must find there.
-    fn inherit(&self, row: ReplicaRow, heir: Ino) -> Result<()> {
-        self.put_replica(&ReplicaRow { ino: heir.0, generation: 0, attr_generation: 0, linked: false, ..row })
+    fn inherit(&self, row: ReplicaRow, heir: Ino, writers: Writers) -> Result<()> {
+        // By another name of it the file can be opened at any time.
+        let closed = writers == Writers::None && !row.linked;
+        self.put_replica(&ReplicaRow {
+            ino: heir.0,
+            generation: 0,
+            attr_generation: 0,
+            linked: false,
+            native_ino: if closed { 0 } else { row.native_ino },
+            ..row
+        })
+    }
+
+    fn may_be_overwritten(&self, inode: &Inode, row: &ReplicaRow) -> Result<bool> {
+        Ok(inode.attr.nlink == 0 || self.has_other_copy(inode, row)?)
     }
 
     /// Dooms a key, unless it is the only copy of a file that has other names: the mover moves
     /// that to another name first.
     fn leave_key(&self, inode: &Inode, row: &ReplicaRow, domain: &str) -> Result<()> {
-        if inode.attr.nlink > 0 && !self.has_other_copy(inode, row)? {
+        if !self.may_be_overwritten(inode, row)? {
             self.queue_reconcile(inode.attr.ino, domain, Why::Names, Order::Keep)?;
             return Ok(());
         }

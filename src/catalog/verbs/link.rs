@@ -55,7 +55,9 @@ impl Tx<'_> {
         let place = self.ensure_native(parent, tier.0)?;
         let mut source = None;
         for mut row in self.replicas_of(inode.attr.ino)? {
-            if self.place_row(row.place)?.tier != tier.0 || self.is_stage(row.place)? {
+            // What lies under a key only until it is replaced is another file.
+            let replaced = row.generation == 0;
+            if replaced || self.place_row(row.place)?.tier != tier.0 || self.is_stage(row.place)? {
                 continue;
             }
             row.linked = true;

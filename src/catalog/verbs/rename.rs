@@ -173,7 +173,7 @@ impl Tx<'_> {
     fn replace(&self, plan: &RenamePlan, moved: &Inode, there: &mut Inode) -> Result<bool> {
         let domain = plan.domain.as_deref().unwrap_or("");
         if there.attr.kind != FileKind::Directory {
-            let heir = Some(moved.attr.ino);
+            let heir = Some((moved.attr.ino, plan.writers));
             let leave = Leave {
                 parent: plan.new_parent,
                 name: &plan.new_name,

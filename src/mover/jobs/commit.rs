@@ -8,7 +8,7 @@ use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::jobs::subject::Target;
-use crate::mover::jobs::{Flow, Halt, attrs, conflict, outcome_is_unknown, relocate};
+use crate::mover::jobs::{Flow, Halt, attrs, conflict, outcome_is_unknown};
 use crate::tier::{NativeId, Object, RenameMode, Resident, Special, Tier, Upload};
 use crate::types::{Attrs, Condition, FileKind, Generation, Key, Version};
 use bytes::Bytes;
@@ -53,7 +53,13 @@ pub(crate) async fn commit(
     let write_id = attrs::write_id(inode.attr.ino, generation, inode.attr_generation, act.native_ino());
     let attrs = attrs::of(context, inode, generation, target.tier.as_ref(), &write_id)?;
     let (ino, place, name, id) = (inode.attr.ino, target.place.id, target.name.clone(), write_id.clone());
-    let begun = context.blocking(move |context| context.catalog.begin_commit(ino, place, &name, &id)).await;
+    let is_resident = target.tier.resident().is_some();
+    let begin = move |context: &Context| {
+        let begin = || context.catalog.begin_commit(ino, place, &name, &id);
+        // A rename that puts a file there natively must know of it, for it would be replaced.
+        if is_resident { context.names_stand(begin) } else { begin() }
+    };
+    let begun = context.blocking(begin).await;
     match begun {
         Err(error) if error.kind() == Kind::NotFound => return Err(Halt::Again),
         other => other?,
@@ -218,7 +224,7 @@ async fn after_failure(
             Err(Halt::Failed(error))
         }
         // Written meanwhile by whoever still has it open.
-        Ok(object) if target.row.as_ref().is_some_and(|row| relocate::is_the_replaced(row, &object)) => {
+        Ok(object) if target.row.as_ref().is_some_and(|row| row.is_written_leftover(&object)) => {
             abort(context, target)?;
             Err(Halt::Again)
         }
@@ -238,7 +244,7 @@ async fn after_failure(
                 return Err(Halt::Failed(error));
             }
             // Somebody deleted what we were to overwrite: ours is the newest then.
-            context.catalog.deleted(target.place.id, &target.name)?;
+            context.catalog.nothing_there(inode.attr.ino, target.place.id, &target.name)?;
             Err(Halt::Again)
         }
         Err(unknown) => Err(unknown.into()),

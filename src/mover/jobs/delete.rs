@@ -5,8 +5,9 @@ use crate::error::{Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
-use crate::mover::jobs::{Flow, Halt, commit, conflict};
+use crate::mover::jobs::{Flow, Halt, commit, conflict, resident};
 use crate::mover::status::Counters;
+use crate::tier::{Object, Resident};
 use crate::types::{Condition, Version};
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ pub(crate) async fn delete_key(context: &Arc<Context>, place: PlaceId, name: &[u
         return Ok(());
     };
     let _turn = context.keys.take(&(row.tier, row.key.clone())).map_err(|_busy| Halt::Again)?;
+    if context.tier(row.tier)?.resident().is_some() {
+        return delete_native(context, row).await;
+    }
     let Some(version) = doomed_version(context, &row).await? else {
         context.catalog.deleted(place, name)?;
         return Ok(());
@@ -43,6 +47,44 @@ pub(crate) async fn delete_key(context: &Arc<Context>, place: PlaceId, name: &[u
         Err(error) => return Err(error.into()),
     }
     Ok(())
+}
+
+/// On a directory tier programs and renames work beside this, and no file system deletes on condition: it is looked at and
+/// deleted while no rename can put another file there, and a new file can't be made over it.
+async fn delete_native(context: &Arc<Context>, row: Replica) -> Flow<()> {
+    let doomed = row.clone();
+    let stays = context
+        .blocking(move |context| {
+            let tier = context.tier(doomed.tier)?;
+            let resident = resident(tier.as_ref())?;
+            let stays = context.names_stand(|| delete_if_doomed(context, resident, &doomed))?;
+            if let Some((parent, _)) = doomed.key.split() {
+                found(resident.sync_directory(&parent))?;
+            }
+            Ok(stays)
+        })
+        .await?;
+    if stays { come_back(context, &row).await } else { Ok(()) }
+}
+
+/// Answers whether somebody else changed it, so that it stays.
+fn delete_if_doomed(context: &Context, resident: &dyn Resident, row: &Replica) -> Result<bool> {
+    if context.catalog.replica_at(row.place, &row.name)?.as_ref() != Some(row) {
+        return Ok(false);
+    }
+    // What is there, or what a commit of ours of unknown outcome made of it.
+    let is_ours = |object: &Object| row.write_id.as_ref().is_some_and(|id| commit::is_ours(object, id));
+    match found(resident.stat(&row.key))? {
+        Some(object) if !row.may_go(&object) && !is_ours(&object) => return Ok(true),
+        Some(_) => {
+            found(resident.unlink(&row.key))?;
+            Counters::add(&context.counters.deleted, 1);
+        }
+        None => {}
+    }
+    failpoint::pass("delete_sent");
+    context.catalog.deleted(row.place, &row.name)?;
+    Ok(false)
 }
 
 /// Which version may be deleted: the one of the row, or, if a commit of ours may have come through after it, that one's.

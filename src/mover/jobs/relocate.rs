@@ -1,6 +1,6 @@
 //! Keys that are in the way, and copies that must follow their file to another key.
 
-use crate::catalog::{Inode, Replica};
+use crate::catalog::{Inode, Replica, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::flush::found;
@@ -9,7 +9,7 @@ use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, conflict, upload};
 use crate::mover::status::Counters;
 use crate::tier::Object;
-use crate::types::{FileKind, Ino};
+use crate::types::{FileKind, Ino, Version};
 use std::sync::Arc;
 
 /// Sees to it that `target` may be written for `ino`: the outcome of an earlier commit is learned, and the only
@@ -30,9 +30,7 @@ pub(crate) async fn make_way(
     let Some(row) = target.row.clone() else { return Ok(()) };
     match row.ino {
         Some(other) if other != ino && row.generation.0 != 0 && row.version.is_some() => {
-            evacuate(context, other, &row, domain).await?;
-            target.refresh(context)?;
-            Ok(())
+            make_way_for(context, other, &row, target, domain).await
         }
         _ => Ok(()),
     }
@@ -41,26 +39,56 @@ pub(crate) async fn make_way(
 /// A file that was replaced by a rename is at its native key until the new one comes, and whoever has it open may go on
 /// writing to it: that is no change by others.
 async fn follow_replaced(context: &Arc<Context>, target: &mut Target) -> Flow<()> {
-    if target.tier.resident().is_none() || !target.row.as_ref().is_some_and(is_replaced) {
+    if target.row.as_ref().is_none_or(|row| row.generation.0 != 0) {
         return Ok(());
     }
-    let (tier, key) = (Arc::clone(&target.tier), target.key.clone());
-    let object = context.blocking(move |_| found(resident(tier.as_ref())?.stat(&key))).await?;
+    let object = native_object(context, target).await?;
     if let (Some(row), Some(object)) = (&mut target.row, object)
-        && is_the_replaced(row, &object)
+        && row.is_written_leftover(&object)
     {
         row.version = Some(object.version);
     }
     Ok(())
 }
 
-fn is_replaced(row: &Replica) -> bool {
-    row.generation.0 == 0 && row.version.is_some() && row.native_ino != 0
+/// The version of what lies there, if it is the very file of the row, but was written in place since.
+async fn written_in_place(context: &Arc<Context>, target: &Target) -> Flow<Option<Version>> {
+    let (Some(object), Some(row)) = (native_object(context, target).await?, &target.row) else {
+        return Ok(None);
+    };
+    let is_it = object.native.is_some_and(|native| row.native_ino != 0 && native.ino == row.native_ino);
+    Ok(Some(object.version).filter(|version| is_it && row.version.as_ref() != Some(version)))
 }
 
-/// Whether `object` is the very file that this row's inode replaced.
-pub(crate) fn is_the_replaced(row: &Replica, object: &Object) -> bool {
-    is_replaced(row) && object.native.is_some_and(|native| native.ino == row.native_ino)
+/// Another file that lost its name to this one lies there: its newest content goes elsewhere first, also what was written in place since.
+async fn make_way_for(
+    context: &Arc<Context>,
+    other: Ino,
+    row: &Replica,
+    target: &mut Target,
+    domain: &str,
+) -> Flow<()> {
+    let inode = found(context.catalog.inode(other))?;
+    let is_newest = |inode: &Inode| inode.generation == row.generation && inode.state == WriteState::Clean;
+    if inode.as_ref().is_some_and(is_newest) && written_in_place(context, target).await?.is_some() {
+        conflict::look_at(context, &target.place, &target.name).await?;
+        return Err(Halt::Again);
+    }
+    evacuate(context, other, row, domain).await?;
+    target.refresh(context)?;
+    let version = written_in_place(context, target).await?;
+    if let (Some(row), Some(version)) = (&mut target.row, version) {
+        row.version = Some(version);
+    }
+    Ok(())
+}
+
+async fn native_object(context: &Arc<Context>, target: &Target) -> Flow<Option<Object>> {
+    if target.tier.resident().is_none() {
+        return Ok(None);
+    }
+    let (tier, key) = (Arc::clone(&target.tier), target.key.clone());
+    Ok(context.blocking(move |_| found(resident(tier.as_ref())?.stat(&key))).await?)
 }
 
 /// Copies the only copy of `other`, which lies under a key that another file must have now, to `.tierfs/moved/<ino>` on the

@@ -1,13 +1,13 @@
 //! What is left over once the homes are in line: keys of old names, and staged bytes.
 
-use crate::catalog::{Content, Inode, Replica, WriteState};
+use crate::catalog::{Content, Inode, Replica, WriteState, Writers};
 use crate::data::lease;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::jobs::subject::Subject;
-use crate::mover::jobs::{Flow, Halt, delete, relocate, resident};
+use crate::mover::jobs::{Flow, Halt, conflict, delete, relocate, resident};
 use crate::tier::Access;
 use crate::types::{FileKind, Ino, Invalidation, TierId, Timestamp};
 use std::fs::File;
@@ -17,12 +17,15 @@ use std::time::Duration;
 
 /// Deletes the keys that no name of `ino` wants any more. The row goes first: after a crash the delete step goes on.
 pub(crate) async fn leftovers(context: &Arc<Context>, ino: Ino, domain: &str) -> Flow<()> {
+    let Some(names) = found(context.catalog.names(ino))? else { return Ok(()) };
     let Some(subject) = Subject::look(context, ino)? else { return Ok(()) };
     for stray in relocate::strays(context, &subject)? {
-        in_use(context, &subject, &stray).await?;
-        match context.catalog.doom(stray.place, &stray.name, domain) {
+        let writers = in_use(context, &subject, &stray).await?;
+        match context.catalog.doom(&stray, &names, writers, domain) {
             // What no home can hold (a fifo on Blob) stays where it is.
             Err(error) if error.kind() == Kind::Busy => continue,
+            // A rename made it what it should be, or gave the key to another file.
+            Err(error) if matches!(error.kind(), Kind::Changed | Kind::NotFound) => return Err(Halt::Again),
             other => other?,
         }
         failpoint::pass("doomed_not_deleted");
@@ -63,29 +66,39 @@ pub(crate) async fn staged(context: &Arc<Context>, ino: Ino, domain: &str) -> Fl
     Ok(())
 }
 
-/// A native copy that must go while programs work on it stays: what they write would go with it.
-async fn in_use(context: &Arc<Context>, subject: &Subject, stray: &Replica) -> Flow<()> {
+/// A native copy that must go while programs work on it stays, and so does one with bytes that no copy elsewhere has: what they
+/// wrote would go with it.
+async fn in_use(context: &Arc<Context>, subject: &Subject, stray: &Replica) -> Flow<Writers> {
     let tier = context.tier(stray.tier)?;
     let ino = subject.ino();
     let newest = stray.generation == subject.inode.generation;
     if !newest || tier.resident().is_none() || subject.inode.attr.kind != FileKind::Regular {
-        return Ok(());
+        return Ok(Writers::Maybe);
     }
     if (context.is_open)(ino) {
         return Err(Halt::Open);
     }
     let key = stray.key.clone();
-    let written = context
-        .blocking(move |_| match found(resident(tier.as_ref())?.open(&key, Access::Read))? {
-            Some(file) => has_writers(&file),
-            None => Ok(false),
-        })
-        .await?;
+    let look = move |_: &Context| {
+        let resident = resident(tier.as_ref())?;
+        let Some(file) = found(resident.open(&key, Access::Read))? else { return Ok((false, None)) };
+        Ok((has_writers(&file)?, Some(resident.stat_open(&file)?.version)))
+    };
+    let (written, version) = context.blocking(look).await?;
     if written {
         let text = format!("{} is still written to by a program of an earlier mount", stray.key);
         return Err(Error::new(Kind::Busy, text).into());
     }
-    Ok(())
+    // One file with several names is in another version with each name that comes or goes.
+    let is_shared = subject.replicas.iter().any(|other| {
+        (other.tier, other.native_ino) == (stray.tier, stray.native_ino) && other.key != stray.key
+    });
+    let changed = version.is_some() && version != stray.version;
+    if changed && !is_shared && subject.inode.state == WriteState::Clean {
+        conflict::look_at(context, &context.catalog.place(stray.place)?, &stray.name).await?;
+        return Err(Halt::Again);
+    }
+    Ok(Writers::None)
 }
 
 /// Where the kernel can't say, nobody can.

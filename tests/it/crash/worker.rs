@@ -1,11 +1,12 @@
 //! A program that works in the mount until its daemon dies, remembers what was acknowledged, and compares.
 
+use super::mapped::{Mapped, map_and_write};
 use super::tree::{Tree, is_between};
 use crate::support::noise;
 use rustix::fs::XattrFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -60,6 +61,7 @@ pub struct Worker {
     /// What the tree was before the call that was cut off.
     before: Option<Tree>,
     written: Vec<Held>,
+    mapped: Vec<Mapped>,
     read: Vec<File>,
     serial: u64,
     history: Vec<String>,
@@ -69,7 +71,7 @@ const DIRS: [&str; 2] = ["d0", "d1"];
 const FILES: [&str; 4] = ["f0", "f1", "f2", "f3"];
 const HELD_MAX: usize = 3;
 /// Calls kept for the message of a failure.
-const HISTORY: usize = 100;
+const HISTORY: usize = 1_000;
 
 impl Worker {
     /// A worker in `<root>/<name>` of each root, which are made.
@@ -90,6 +92,7 @@ impl Worker {
             tree,
             before: None,
             written: Vec::new(),
+            mapped: Vec::new(),
             read: Vec::new(),
             serial: seed << 20,
             history: Vec::new(),
@@ -182,7 +185,7 @@ impl Worker {
     }
 
     fn any(&mut self) -> Step {
-        match self.dice.below(30) {
+        match self.dice.below(33) {
             0..=5 => self.rewrite(),
             6..=8 => self.checkpoint(),
             9 | 10 => self.append(),
@@ -197,6 +200,8 @@ impl Worker {
             22..=24 => self.hold(),
             25 => self.attributes(),
             26 => self.hold_for_reading(),
+            27 | 28 => self.hold_mapping(),
+            29 => self.write_mapping(),
             _ => self.look(),
         }
     }
@@ -311,7 +316,11 @@ impl Worker {
         let at = self.at(&dir);
         if !self.tree.dirs.contains(&dir) {
             let change = |tree: &mut Tree| tree.insert_dir(&dir);
-            return self.call(format!("mkdir {dir}"), change, || fs::create_dir(at));
+            self.call(format!("mkdir {dir}"), change, || fs::create_dir(&at))?;
+            // Later it is hardly ever empty.
+            if self.dice.below(2) == 0 {
+                return Ok(());
+            }
         }
         if self.tree.is_empty_dir(&dir) {
             let change = |tree: &mut Tree| tree.remove_dir(&dir);
@@ -412,6 +421,52 @@ impl Worker {
         Ok(())
     }
 
+    fn hold_mapping(&mut self) -> Step {
+        if self.mapped.len() >= HELD_MAX {
+            self.mapped.remove(0);
+        }
+        let Some(path) = self.some_file() else { return Ok(()) };
+        let size = self.tree.bytes(&path).len();
+        if size == 0 {
+            return Ok(());
+        }
+        let (file, node) = self.open(&path)?;
+        let mapped =
+            self.call(format!("map {path} to go on with"), |_| {}, || Mapped::new(&file, size, node))?;
+        self.mapped.push(mapped);
+        self.close(file)?;
+        self.write_mapping()
+    }
+
+    fn write_mapping(&mut self) -> Step {
+        if self.mapped.is_empty() {
+            return Ok(());
+        }
+        let mapped = self.mapped.swap_remove(self.dice.below(self.mapped.len()));
+        let Some((offset, bytes)) = self.for_mapping(&mapped) else {
+            self.mapped.push(mapped);
+            return Ok(());
+        };
+        let what = format!("write {} bytes at {offset} of node {} by its mapping", bytes.len(), mapped.node);
+        let node = mapped.node;
+        let done = self.call(what, |tree| tree.write(node, offset, &bytes), || mapped.write(offset, &bytes));
+        self.mapped.push(mapped);
+        done
+    }
+
+    /// Some bytes for a mapping, where the file still is.
+    fn for_mapping(&mut self, mapped: &Mapped) -> Option<(usize, Vec<u8>)> {
+        let ends = [Some(&self.tree), self.before.as_ref()].into_iter().flatten();
+        let ends = ends.filter_map(|tree| tree.nodes.get(mapped.node)).map(|bytes| bytes.len());
+        let end = ends.min().unwrap_or(0).min(mapped.size);
+        if end == 0 {
+            return None;
+        }
+        let offset = self.dice.below(end);
+        self.serial += 1;
+        Some((offset, noise(self.serial, (end - offset).min(700))))
+    }
+
     fn attributes(&mut self) -> Step {
         let Some(path) = self.some_file() else { return Ok(()) };
         let at = self.at(&path);
@@ -458,6 +513,17 @@ impl Worker {
                 }
             }
         }
+        for mapped in std::mem::take(&mut self.mapped) {
+            if let Some((offset, bytes)) = self.for_mapping(&mapped)
+                && mapped.write(offset, &bytes).is_ok()
+            {
+                let (node, length) = (mapped.node, bytes.len());
+                self.history.push(format!("went on by a mapping: {length} bytes at {offset} of node {node}"));
+                let trees = [Some(&mut self.tree), self.before.as_mut()].into_iter().flatten();
+                trees.for_each(|tree| tree.write(node, offset, &bytes));
+            }
+            self.mapped.push(mapped);
+        }
     }
 
     /// Compares with a mount that stands again. A call that was cut off happened or did not.
@@ -501,6 +567,7 @@ impl Worker {
     /// Lets go of all that is open.
     pub fn let_go(&mut self) {
         self.written.clear();
+        self.mapped.clear();
         self.read.clear();
     }
 
@@ -527,42 +594,6 @@ fn patiently<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
                 std::thread::park_timeout(Duration::from_millis(20));
             }
             answer => return answer,
-        }
-    }
-}
-
-/// Writes through a shared mapping in a child: a page that can't be had ends that, not the test.
-pub fn map_and_write(file: &File, size: usize, offset: usize, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: the child calls only mmap, memcpy, msync and _exit, which need nothing of other threads.
-    let child = unsafe { libc::fork() };
-    match child {
-        -1 => Err(io::Error::last_os_error()),
-        // SAFETY: as above; the mapping covers `offset + bytes.len() <= size` bytes.
-        0 => unsafe {
-            let at = libc::mmap(
-                std::ptr::null_mut(),
-                size,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            );
-            if at == libc::MAP_FAILED {
-                libc::_exit(1);
-            }
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast::<u8>().add(offset), bytes.len());
-            let synced = libc::msync(at, size, libc::MS_SYNC);
-            libc::_exit(if synced == 0 { 0 } else { 2 });
-        },
-        child => {
-            let mut status = 0;
-            // SAFETY: waits for the child made above.
-            unsafe { libc::waitpid(child, &raw mut status, 0) };
-            if status == 0 {
-                Ok(())
-            } else {
-                Err(io::Error::other(format!("the mapper ended with {status}")))
-            }
         }
     }
 }

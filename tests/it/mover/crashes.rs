@@ -1,7 +1,7 @@
 //! The daemon dies at a bad moment; the next one finishes.
 
 use super::world::{HOUR, World, tree};
-use tierfs::catalog::{RenamePlan, WriteState};
+use tierfs::catalog::{RenamePlan, WriteState, Writers};
 use tierfs::error::Kind;
 use tierfs::mover::FlushScope;
 use tierfs::tier::{Fault, Gate, Operation, RenameMode};
@@ -195,6 +195,7 @@ async fn a_native_rename_is_redone_from_its_row() {
                 effect: MoveEffect::ReplicaToName,
             }],
             domain: None,
+            writers: Writers::Maybe,
             now: world.clock.wall(),
         };
         world.catalog.begin_rename(&plan).unwrap();

@@ -1,6 +1,7 @@
 //! Renames and deletes before, during and after uploads: in the end exactly one key.
 
 use super::world::{HOUR, World, tree};
+use tierfs::catalog::Writers;
 use tierfs::error::Kind;
 use tierfs::mover::FlushScope;
 use tierfs::tier::{Fault, Gate, Operation, RenameMode};
@@ -165,4 +166,102 @@ async fn a_file_follows_its_home_from_blob_to_scratch_and_back() {
     assert_eq!(world.files().await, tree([("g", &bytes)]));
     world.assert_clean("g");
     assert_eq!(world.ino("g"), ino);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_file_that_is_still_written_does_not_come_back() {
+    let world = World::new().await;
+    world.native("native/f", b"old");
+    world.write("g", b"new");
+    world.rename("g", "native/f", RenameMode::Replace);
+    world.append_natively("native/f", b", written by who had it open");
+    world.rename("native/f", "h", RenameMode::Replace);
+    world.flush().await;
+    assert_eq!(world.files().await, tree([("h", b"new")]));
+    assert!(!world.root.join("native/f").exists());
+    assert!(world.lookup("native/f").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_file_that_is_still_written_is_in_nobodys_way() {
+    let world = World::new().await;
+    for name in ["native/f", "native/g"] {
+        world.native(name, b"old");
+        world.write("tmp", b"new");
+        world.rename("tmp", name, RenameMode::Replace);
+        world.append_natively(name, b", written by who had it open");
+        world.rename(name, "h", RenameMode::Replace);
+        world.write(name, b"newest");
+        if name == "native/g" {
+            world.append_natively(name, b", and again");
+        }
+        world.flush().await;
+        assert_eq!(std::fs::read(world.root.join(name)).unwrap(), b"newest", "{name}");
+        world.assert_clean(name);
+        world.assert_clean("h");
+        assert_eq!(world.mover().status().unwrap().conflicts, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_file_that_others_change_is_kept() {
+    for left in [false, true] {
+        let mut world = World::new().await;
+        world.writers = Writers::None;
+        world.native("native/f", b"old");
+        world.write("g", b"new");
+        world.rename("g", "native/f", RenameMode::Replace);
+        world.append_natively("native/f", b", changed by others");
+        if left {
+            world.rename("native/f", "h", RenameMode::Replace);
+        }
+        world.flush().await;
+        assert_eq!(std::fs::read(world.root.join("native/f")).unwrap(), b"old, changed by others");
+        assert!(world.lookup("native/f").is_some());
+        let ours = if left {
+            world.files().await.remove("h").unwrap()
+        } else {
+            let (parent, _) = world.parent("native/f");
+            let names = world.catalog.entries(parent, 0, 10).unwrap();
+            let kept = names.iter().find(|entry| entry.name.starts_with(b"f.conflict-")).unwrap();
+            let name = String::from_utf8(kept.name.clone()).unwrap();
+            std::fs::read(world.root.join("native").join(name)).unwrap()
+        };
+        assert_eq!(ours, b"new");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_written_where_its_directory_was_makes_way_whole() {
+    let world = World::new().await;
+    world.native("native/d/f", b"old");
+    world.rename("native/d", "x", RenameMode::Replace);
+    world.append_natively("native/d/f", b", written by who had it mapped");
+    world.write("native/d/f", b"new");
+    world.flush().await;
+    assert_eq!(std::fs::read(world.root.join("native/d/f")).unwrap(), b"new");
+    assert_eq!(world.files().await, tree([("x/f", b"old, written by who had it mapped")]));
+    assert_eq!(world.mover().status().unwrap().conflicts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_linked_and_then_replaced_loses_nothing() {
+    // As an editor keeps a backup: ln f f~; mv new f.
+    for unlink in [false, true] {
+        let world = World::new().await;
+        let ino = world.write("f", b"old");
+        world.flush().await;
+        world.link("f", "f~");
+        world.write("tmp", b"new");
+        if unlink {
+            world.unlink("f");
+        }
+        world.rename("tmp", "f", RenameMode::Replace);
+        assert!(world.catalog.replicas(ino).unwrap().iter().any(|replica| replica.version.is_some()));
+        world.flush().await;
+        assert_eq!(world.files().await, tree([("f", b"new"), ("f~", b"old")]), "unlinked: {unlink}");
+        world.assert_clean("f");
+        world.assert_clean("f~");
+        assert_eq!(world.mover().status().unwrap().conflicts, 0);
+    }
 }

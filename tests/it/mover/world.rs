@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tierfs::catalog::{
-    Catalog, Content, Defaults, Inode, Location, NewBytes, NewInode, RenamePlan, Replica, WriteState,
+    Catalog, Content, Defaults, Inode, Location, NewBytes, NewInode, RenamePlan, Replica, WriteState, Writers,
 };
 use tierfs::clock::Clock;
 use tierfs::data::{HotStore, MemoryBudget, Owner, StageStore};
@@ -21,7 +21,8 @@ use tierfs::mover::{
 };
 use tierfs::policy::placement::{Conflict, Order, Promote, Rule, Rules};
 use tierfs::tier::{
-    Attempt, Call, DirectoryTier, Faults, Layer, MemoryTier, Operation, RenameMode, Special, Tier, Turn,
+    Attempt, Call, DirectoryTier, Faults, Layer, MemoryTier, Object, Operation, RenameMode, Special, Tier,
+    Turn,
 };
 use tierfs::types::{Attrs, Condition, FileKind, Ino, Invalidation, Key, TierId, Timestamp};
 
@@ -76,6 +77,8 @@ pub struct World {
     pub root: PathBuf,
     pub told: Arc<Mutex<Vec<Invalidation>>>,
     pub mover: Option<MoverHandle>,
+    /// What a rename knows of who writes to what it replaces.
+    pub writers: Writers,
     _keep: tempfile::TempDir,
 }
 
@@ -140,6 +143,7 @@ impl World {
             root: keep.path().to_owned(),
             told: Arc::default(),
             mover: None,
+            writers: Writers::Maybe,
             _keep: keep,
         }
     }
@@ -168,6 +172,7 @@ impl World {
                 act();
                 true
             }),
+            while_names_stand: Arc::new(|act| act()),
             host: "vm1".into(),
             defaults: Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode: 0o755 },
             limits: Limits::default(),
@@ -266,6 +271,38 @@ impl World {
         self.make(path, FileKind::Directory, None, NewBytes::Deferred { domain: self.domain(path) })
     }
 
+    /// A file that is written in place where its rule wants it.
+    pub fn native(&self, path: &str, bytes: &[u8]) -> Ino {
+        let at = self.root.join(path);
+        self.parent(path);
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        std::fs::write(&at, bytes).unwrap();
+        let object = self.stat(path);
+        let native = object.native.unwrap();
+        let (tier, version, mtime) = (self.scratch_id, object.version.clone(), object.modified);
+        let ino = self.make(path, FileKind::Regular, None, NewBytes::Native { tier, version, native, mtime });
+        self.wrote(ino, path);
+        ino
+    }
+
+    fn stat(&self, path: &str) -> Object {
+        self.scratch.resident().unwrap().stat(&Key::parse(path).unwrap()).unwrap()
+    }
+
+    /// A write in place is closed.
+    pub fn wrote(&self, ino: Ino, path: &str) {
+        let object = self.stat(path);
+        let (size, mtime, ctime) = (object.size, object.modified, self.now());
+        let content = Content { size, blocks: size.div_ceil(512), mtime, ctime };
+        self.catalog.wrote_native(ino, self.scratch_id, content, &object.version).unwrap();
+    }
+
+    /// Writes to a native file in place, as whoever has it open does.
+    pub fn append_natively(&self, path: &str, bytes: &[u8]) {
+        let mut file = std::fs::File::options().append(true).open(self.root.join(path)).unwrap();
+        std::io::Write::write_all(&mut file, bytes).unwrap();
+    }
+
     pub fn symlink(&self, path: &str, target: &str) -> Ino {
         let bytes = NewBytes::Deferred { domain: self.domain(path) };
         self.make(path, FileKind::Symlink, Some(target.as_bytes()), bytes)
@@ -331,13 +368,18 @@ impl World {
     pub fn rename(&self, from: &str, to: &str, mode: RenameMode) {
         let ((parent, name), (new_parent, new_name)) = (self.parent(from), self.parent(to));
         let domain = Some(self.domain(to));
-        let plan =
-            RenamePlan { parent, name, new_parent, new_name, mode, moves: vec![], domain, now: self.now() };
+        let (moves, writers, now) = (vec![], self.writers, self.now());
+        let plan = RenamePlan { parent, name, new_parent, new_name, mode, moves, domain, writers, now };
         let intent = self.catalog.begin_rename(&plan).unwrap();
         let renamed = self.catalog.finish_rename(intent, &plan).unwrap();
         if let Some(lost) = renamed.replaced.filter(|lost| lost.nlink == 0) {
             self.forget(lost.ino);
         }
+    }
+
+    pub fn link(&self, path: &str, new: &str) {
+        let ((parent, name), domain) = (self.parent(new), self.domain(new));
+        self.catalog.link(self.ino(path), parent, &name, None, Some(&domain), self.now()).unwrap();
     }
 
     pub fn unlink(&self, path: &str) {

@@ -131,6 +131,20 @@ fn unlink_of_a_blob_queues_its_delete_in_order() {
 }
 
 #[test]
+fn unlink_while_a_commit_is_under_way_deletes_what_that_puts_there() {
+    let bed = Bed::new();
+    let ino = bed.closed(Ino::ROOT, "f");
+    let place = bed.root(bed.scratch);
+    bed.catalog.begin_commit(ino, place, b"f", "w").unwrap();
+    bed.catalog.unlink(Ino::ROOT, b"f", &[bed.scratch], "d", bed.tick()).unwrap();
+    let native = Some(NativeId { ino: 9, nlink: 1, blocks: 0 });
+    assert!(!bed.catalog.commit_if(ino, Generation(1), 1, place, b"f", &version(9), native).unwrap());
+    let doomed = bed.replica(place, "f").unwrap();
+    assert_eq!((doomed.ino, doomed.version, doomed.native_ino), (None, Some(version(9)), 9));
+    assert_eq!(bed.steps()[0].what, StepKind::Delete { place, name: b"f".to_vec() });
+}
+
+#[test]
 fn unlink_of_a_dirty_file_keeps_its_stage_row_and_drops_its_step() {
     let bed = Bed::new();
     let ino = bed.closed(Ino::ROOT, "f");
@@ -149,7 +163,8 @@ fn the_only_copy_of_a_file_with_another_name_is_not_doomed() {
     bed.catalog.unlink(Ino::ROOT, b"f", &[], "d", bed.now()).unwrap();
     assert_eq!(bed.replica(place, "f").unwrap().ino, Some(ino));
     assert_eq!(bed.steps().len(), 1);
-    assert_eq!(kind_of(bed.catalog.doom(place, b"f", "d")), Kind::Busy);
+    let (stray, names) = (bed.replica(place, "f").unwrap(), bed.catalog.names(ino).unwrap());
+    assert_eq!(kind_of(bed.catalog.doom(&stray, &names, Writers::None, "d")), Kind::Busy);
     assert_eq!(kind_of(bed.catalog.drop_orphan(ino)), Kind::Busy);
 }
 

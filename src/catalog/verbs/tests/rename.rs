@@ -12,6 +12,7 @@ pub(super) fn plan(bed: &Bed, from: Name<'_>, to: Name<'_>, domain: Option<&str>
         mode: RenameMode::Replace,
         moves: Vec::new(),
         domain: domain.map(str::to_owned),
+        writers: Writers::Maybe,
         now: bed.tick(),
     }
 }
@@ -104,7 +105,10 @@ fn a_renamed_blob_keeps_its_key_until_the_mover_comes() {
     rename(&bed, (Ino::ROOT, "a"), (Ino::ROOT, "b"), Some("d"));
     assert_eq!((bed.keys(ino), bed.steps().len()), (vec!["a".to_owned()], 1));
     bed.commit(ino, 2);
-    bed.catalog.doom(bed.root(bed.blob), b"a", "d").unwrap();
+    let stray = bed.replica(bed.root(bed.blob), "a").unwrap();
+    let doom = |name: &str| bed.catalog.doom(&stray, &[(Ino::ROOT, name.into())], Writers::None, "d");
+    assert_eq!(kind_of(doom("a")), Kind::Changed, "it was looked at before the rename");
+    doom("b").unwrap();
     assert_eq!(bed.keys(ino), ["b"]);
 }
 
