@@ -262,7 +262,11 @@ impl Mount {
         // A dead mount of before is listed too until the new daemon has cleaned it up.
         wait::until("the mount answers, or its daemon ends", || {
             match wait::for_mount(&self.mountpoint, &pidfd).expect("mountinfo") {
-                Mounted::Yes => fs::metadata(&self.mountpoint).is_ok() || has_ended(&pidfd),
+                // Between the two the bare directory answers too.
+                Mounted::Yes => {
+                    let answers = fs::metadata(&self.mountpoint).is_ok();
+                    answers && wait::is_mounted(&self.mountpoint) || has_ended(&pidfd)
+                }
                 Mounted::ProcessEnded | Mounted::InVain => true,
             }
         });
