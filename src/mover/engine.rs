@@ -217,7 +217,12 @@ impl Engine {
                 flush.note_done(&domain, seq, bytes);
             }
         }
+        let refused = verdict == Verdict::Blocked;
         self.queue.finish(&domain, seq, verdict);
+        if refused {
+            // It may have been written again while it was refused.
+            self.unblock();
+        }
     }
 
     fn flush(&mut self, request: FlushRequest) {

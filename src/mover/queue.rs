@@ -125,8 +125,7 @@ impl Queue {
     /// Something was queued or released: look for new steps, and at parked ones again.
     pub fn notice(&mut self) {
         self.news = true;
-        let entries = self.domains.values_mut().flat_map(|domain| &mut domain.entries);
-        entries.filter(|entry| entry.state == State::Parked).for_each(|entry| entry.state = State::Waiting);
+        self.domains.values_mut().flat_map(|domain| &mut domain.entries).for_each(Entry::notice);
     }
 
     /// After which step the catalog should be scanned now, if at all.
@@ -166,7 +165,7 @@ impl Queue {
             return;
         }
         domain.held_to = item.seq;
-        domain.entries.push_back(Entry { item, state: State::Waiting });
+        domain.entries.push_back(Entry { item, state: State::Waiting, noticed: false });
     }
 
     /// Ends a scan that began after `from`; `complete` if it saw the last step.
@@ -207,7 +206,7 @@ impl Queue {
         self.running += chosen.len();
         let run = |(name, at): (String, usize)| {
             let entry = self.domains.get_mut(&name)?.entries.get_mut(at)?;
-            entry.state = State::Running;
+            (entry.state, entry.noticed) = (State::Running, false);
             Some(entry.item.clone())
         };
         chosen.into_iter().filter_map(run).collect()
@@ -232,7 +231,9 @@ impl Queue {
         match verdict {
             Verdict::Done => drop(state.entries.remove(at)),
             Verdict::Later(item) => entry.item = item,
-            Verdict::Parked => entry.state = State::Parked,
+            // The release may have come between the job's look and its end.
+            Verdict::Parked if !entry.noticed => entry.state = State::Parked,
+            Verdict::Parked => {}
             Verdict::Retry(not_before) => entry.item.not_before = not_before,
             Verdict::Blocked => entry.state = State::Blocked,
         }

@@ -221,7 +221,7 @@ impl Vfs {
             match result {
                 Err(error) if error.kind() == Kind::WouldBlock => return Err(error),
                 // A directory that another mount removed, or that exists on another tier only.
-                Err(error) if error.kind() == Kind::NotFound => self.note_hidden(&place, 0),
+                Err(error) if error.kind() == Kind::NotFound => self.note_hidden(place, 0),
                 Err(error) if place.listed => {
                     tracing::warn!(%path, %error, "a tier could not be listed; showing what is known");
                 }

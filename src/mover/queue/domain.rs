@@ -19,9 +19,19 @@ pub(super) enum State {
 pub(super) struct Entry {
     pub(super) item: Item,
     pub(super) state: State,
+    /// Something was released while it ran: what it found may be old.
+    pub(super) noticed: bool,
 }
 
 impl Entry {
+    /// Something was queued or released.
+    pub(super) fn notice(&mut self) {
+        self.noticed = true;
+        if self.state == State::Parked {
+            self.state = State::Waiting;
+        }
+    }
+
     /// At once, if it does not run; even a blocked one.
     pub(super) fn try_again(&mut self) {
         self.item.not_before = Timestamp(i64::MIN);

@@ -101,6 +101,17 @@ fn an_open_file_is_looked_at_again_when_something_is_released() {
 }
 
 #[test]
+fn a_file_released_while_it_was_looked_at_is_looked_at_again() {
+    let mut queue = queue(&[item(1, "a", 0, 0)], Limits::default());
+    queue.start(at(0));
+    queue.notice();
+    queue.finish("a", Seq(1), Verdict::Parked);
+    assert_eq!(seqs(&queue.start(at(0))), [1]);
+    queue.finish("a", Seq(1), Verdict::Parked);
+    assert_eq!(seqs(&queue.start(at(0))), [0; 0], "nothing was released since");
+}
+
+#[test]
 fn a_flush_ends_settling_for_all_before_it_and_nothing_after_it() {
     let items = [item(1, "a", 0, 9), item(2, "a", 0, 9), item(3, "a", 0, 9), item(4, "b", 0, 9)];
     let mut queue = queue(&items, Limits::default());
