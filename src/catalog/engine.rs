@@ -93,6 +93,16 @@ impl Tables {
         Ok((answer, verbs))
     }
 
+    /// The same where nothing else is in the batch: no savepoint, which would copy every page it touches.
+    fn in_own_batch<T>(&self, tx: &Tx<'_>, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
+        if !tx.is_idle() {
+            return self.in_batch(tx, act)?.0;
+        }
+        self.begin_batch(tx)?;
+        self.batched.set(1);
+        act(tx)
+    }
+
     /// Writes young files down, so that the tables say everything.
     fn write_young(&self, tx: &Tx<'_>, state: &RefCell<State>) -> Result<()> {
         let young = state.borrow().young.snapshot();
@@ -125,7 +135,7 @@ impl Shared {
         let tx = tables.tx(&aside, &*self.clock);
         let written = match young.is_empty() {
             true => Ok(()),
-            false => tables.in_batch(&tx, |tx| tx.write_young(&young)).and_then(|(written, _)| written),
+            false => tables.in_own_batch(&tx, |tx| tx.write_young(&young)),
         };
         if let Err(error) = written.and_then(|()| tables.commit_batch(&tx)) {
             tx.roll_back();
