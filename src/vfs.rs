@@ -150,7 +150,7 @@ pub struct Vfs {
     /// Held shared by whoever compares a tier with the catalog, exclusively by a rename between its
     /// native moves and their rows.
     rename: RwLock<()>,
-    /// Counts directory renames: cached paths of another epoch are void.
+    /// Counts renames: cached paths of another epoch are void.
     path_epoch: AtomicU64,
     hidden: hidden::Hidden,
     next_open_file: AtomicU64,

@@ -67,8 +67,9 @@ impl Vfs {
         let moved = moved.ok_or(Kind::Stale)?;
         let reader = self.stream(self.rule(&self.some_path(node.ino)?), moved, &inode)?;
         let bytes = Bytes::Streamed(reader.clone());
-        let (id, generation) = (open.id, open.generation);
-        node.file.lock().open = Some(Arc::new(OpenFile { id, bytes, generation, passthrough: false.into() }));
+        let (id, generation, renames) = (open.id, open.generation, open.renames);
+        let followed = OpenFile { id, bytes, generation, passthrough: false.into(), renames };
+        node.file.lock().open = Some(Arc::new(followed));
         Ok(reader)
     }
 

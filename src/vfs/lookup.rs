@@ -53,6 +53,10 @@ impl Vfs {
     /// [`Kind::NotFound`], or what the tier says.
     pub fn getattr(&self, caller: &Caller, ino: Ino) -> Result<(Attr, Duration)> {
         let node = self.nodes.get(ino);
+        if ino == Ino::ROOT {
+            // Every path goes through it.
+            return Ok((self.catalog().inode(ino)?.attr, self.ttl(&Key::ROOT)));
+        }
         let name = self.catalog().names(ino)?.into_iter().next();
         let Some((parent, name)) = name else {
             return Ok((self.attr_with(&node, self.catalog().inode(ino)?)?, Duration::ZERO));

@@ -156,7 +156,8 @@ impl Vfs {
         let id = OpenFileId(self.next_open_file.fetch_add(1, Ordering::Relaxed));
         let resident = !matches!(bytes, Bytes::Streamed(_));
         let passthrough = AtomicBool::new(resident && self.io_mode() == IoMode::Passthrough);
-        Arc::new(OpenFile { id, bytes, generation, passthrough })
+        let renames = self.path_epoch.load(Ordering::Acquire);
+        Arc::new(OpenFile { id, bytes, generation, passthrough, renames })
     }
 
     /// The kernel could not take the file of this handle: all its I/O comes to the daemon.
@@ -383,7 +384,9 @@ impl Vfs {
     /// A staged file that was committed while it was open could not go then, nor could a native file move
     /// whose home became another; now they can.
     pub(super) fn let_go(&self, node: &Node, open: &OpenFile) -> Result<()> {
-        if node.unlinked.load(Ordering::Acquire) {
+        let in_place = matches!(open.bytes, Bytes::Native { .. });
+        let renamed = open.renames != self.path_epoch.load(Ordering::Acquire);
+        if node.unlinked.load(Ordering::Acquire) || (in_place && !renamed) {
             return Ok(());
         }
         let path = self.some_path(node.ino)?;

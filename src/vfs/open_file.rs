@@ -22,6 +22,8 @@ pub struct OpenFile {
     pub generation: Generation,
     /// The kernel reads and writes the file itself.
     pub passthrough: AtomicBool,
+    /// How many renames there had been when it was opened.
+    pub renames: u64,
 }
 
 /// Where the bytes are.
@@ -58,7 +60,7 @@ impl OpenFile {
             Place::Staged => Bytes::Staged { file, tier },
         };
         let passthrough = AtomicBool::new(self.passes_through());
-        Arc::new(Self { id: self.id, bytes, generation, passthrough })
+        Arc::new(Self { id: self.id, bytes, generation, passthrough, renames: self.renames })
     }
 
     /// Whether the kernel has the file itself.

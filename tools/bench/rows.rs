@@ -73,7 +73,7 @@ fn create_in(root: &Path, effort: Effort) -> f64 {
 
 fn resident(effort: Effort) -> Vec<Outcome> {
     let tiers = Tiers::with_directories();
-    let mount = Mount::of(&tiers).mode(Mode::Passthrough).start();
+    let mount = Mount::of(&tiers).default_revalidate().mode(Mode::Passthrough).start();
     let (native, through) = (tiers.workspace().join("native"), mount.path("resident"));
     for path in [&native, &through] {
         work::make(path, effort.size(1 << 30));
@@ -100,7 +100,7 @@ fn resident(effort: Effort) -> Vec<Outcome> {
 
 fn ordinary(effort: Effort) -> Vec<Outcome> {
     let tiers = Tiers::with_directories();
-    let mount = Mount::of(&tiers).mode(Mode::Ordinary).start();
+    let mount = Mount::of(&tiers).default_revalidate().mode(Mode::Ordinary).start();
     let source = tiers.workspace().join("null-source");
     fs::create_dir(&source).expect("mkdir");
     let null = Peer::null(&source, &tiers.workspace().join("null"));
@@ -144,7 +144,7 @@ fn ordinary(effort: Effort) -> Vec<Outcome> {
 
 fn create(effort: Effort) -> Vec<Outcome> {
     let tiers = Tiers::with_directories();
-    let mount = Mount::of(&tiers).mode(Mode::Passthrough).start();
+    let mount = Mount::of(&tiers).default_revalidate().mode(Mode::Passthrough).start();
     let (of_null, of_mergerfs) =
         (tiers.workspace().join("null-source"), tiers.workspace().join("mergerfs-source"));
     fs::create_dir(&of_null).and_then(|()| fs::create_dir(&of_mergerfs)).expect("mkdir");

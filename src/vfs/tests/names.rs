@@ -304,3 +304,9 @@ fn a_link_under_another_home_is_told_there() {
     bed.vfs.link(ino, parent, name).unwrap();
     assert_eq!(bed.queued(), 1, "its home is Blob");
 }
+
+#[test]
+fn the_root_is_believed_as_long_as_any_name() {
+    let bed = Bed::new();
+    assert_eq!(bed.vfs.getattr(&ME, Ino::ROOT).unwrap().1, SCRATCH_WINDOW);
+}

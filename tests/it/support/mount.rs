@@ -61,6 +61,7 @@ pub struct MountBuilder<'a> {
     name: String,
     mode: Mode,
     rules: String,
+    revalidate: &'static str,
     mount_keys: String,
     blob_url: Option<String>,
     blob_auth: Option<String>,
@@ -79,6 +80,12 @@ impl<'a> MountBuilder<'a> {
     /// In this mode.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
+        self
+    }
+
+    /// Tiers are asked again as late as by default; else at every chance, so that no test waits for it.
+    pub fn default_revalidate(mut self) -> Self {
+        self.revalidate = "";
         self
     }
 
@@ -158,9 +165,10 @@ impl<'a> MountBuilder<'a> {
     fn config(&self, place: &Path) -> String {
         let mut config = format!(
             "[mount]\ncatalog = \"sqlite://{place}/catalog.db\"\ncontrol = \"{place}/control.sock\"\nstage = \"scratch\"\n\
-             {keys}\n[tier.scratch]\nkind = \"lustre\"\npath = \"{scratch}\"\nrevalidate = \"0s\"\n\n\
-             [tier.share]\nkind = \"azure-files\"\npath = \"{share}\"\nrevalidate = \"0s\"\n\n\
-             [tier.blob]\nkind = \"blob\"\nrevalidate = \"0s\"\n",
+             {keys}\n[tier.scratch]\nkind = \"lustre\"\npath = \"{scratch}\"\n{revalidate}\n\
+             [tier.share]\nkind = \"azure-files\"\npath = \"{share}\"\n{revalidate}\n\
+             [tier.blob]\nkind = \"blob\"\n{revalidate}",
+            revalidate = self.revalidate,
             place = place.display(),
             keys = self.mount_keys,
             scratch = self.tiers.scratch.display(),
@@ -204,6 +212,7 @@ impl Mount {
             name: "m".to_owned(),
             mode: Mode::Ordinary,
             rules: RULES.to_owned(),
+            revalidate: "revalidate = \"0s\"\n",
             mount_keys: String::new(),
             blob_url: None,
             blob_auth: None,
