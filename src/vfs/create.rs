@@ -4,7 +4,7 @@ use super::open::Opened;
 use super::place::{Inherit, Owner};
 use super::stage::{STAGE_MODE, set_mtime};
 use super::{Caller, Entry, Vfs};
-use crate::catalog::{Inode, NewBytes, NewInode, stage_name};
+use crate::catalog::{Inode, NewBytes, NewInode, WriteState, stage_name};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Access, Object, Resident, Special};
 use crate::types::{AttrChange, FileKind, Ino, Key, TierId};
@@ -33,9 +33,12 @@ impl Vfs {
             }
             other => other?,
         };
-        let entry = self.entry(inode.clone(), &path)?;
-        let opened = self.open_new(&inode, file, tier, flags)?;
-        Ok((entry, opened))
+        let node = self.nodes.remember(inode.attr.ino);
+        let opened = self.open_new(&node, &inode, file, tier, flags)?;
+        // A native file was looked at when it was made.
+        let attr =
+            if inode.state == WriteState::Writing { self.attr_with(&node, inode)? } else { inode.attr };
+        Ok((Entry { attr, ttl: self.ttl(&path) }, opened))
     }
 
     /// A new regular file with its first bytes' place: at its native key, or on the stage.
@@ -165,7 +168,8 @@ impl Vfs {
         let kind = FileKind::from_mode(mode).unwrap_or(FileKind::Regular);
         if kind == FileKind::Regular {
             let (inode, file, tier) = self.make_regular(caller, parent, name, &path, mode)?;
-            let opened = self.open_new(&inode, file, tier, libc::O_RDWR)?;
+            let node = self.nodes.get(inode.attr.ino);
+            let opened = self.open_new(&node, &inode, file, tier, libc::O_RDWR)?;
             self.flush(caller, opened.handle)?;
             self.release(&caller.patient(), opened.handle)?;
             return self.entry(self.catalog().inode(inode.attr.ino)?, &path);

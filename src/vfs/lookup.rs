@@ -25,7 +25,7 @@ impl Vfs {
         let dir = self.nodes.get(parent);
         self.refresh_name(caller, &dir, name)?;
         let inode = self.catalog().lookup(parent, name)?.ok_or(Kind::NotFound)?;
-        let path = self.child_path(parent, name)?;
+        let path = self.path_of(&dir)?.join(name)?;
         self.entry(inode, &path)
     }
 

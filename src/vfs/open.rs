@@ -113,8 +113,14 @@ impl Vfs {
     }
 
     /// The handle of a file just made by create.
-    pub(super) fn open_new(&self, inode: &Inode, file: File, tier: TierId, flags: i32) -> Result<Opened> {
-        let node = self.nodes.get(inode.attr.ino);
+    pub(super) fn open_new(
+        &self,
+        node: &Arc<Node>,
+        inode: &Inode,
+        file: File,
+        tier: TierId,
+        flags: i32,
+    ) -> Result<Opened> {
         let mut state = node.file.lock();
         let file = Arc::new(file);
         let staged = inode.state == WriteState::Writing;
@@ -124,7 +130,7 @@ impl Vfs {
         let open = self.open_file(bytes, inode.generation);
         // A new file closed by a reader alone must be closed too: count every creator as a writer.
         let writes = staged || flags & libc::O_ACCMODE != libc::O_RDONLY;
-        Ok(self.add_handle(&node, &mut state, open, writes))
+        Ok(self.add_handle(node, &mut state, open, writes))
     }
 
     fn add_handle(

@@ -1,5 +1,6 @@
 //! Where a name is: its path, its rule, and its native key on a tier.
 
+use super::node::Node;
 use super::{Caller, Vfs};
 use crate::catalog::{Inode, Place};
 use crate::error::{Error, Kind, Result};
@@ -22,14 +23,21 @@ impl Vfs {
         if dir == Ino::ROOT {
             return Ok(Arc::new(Key::ROOT));
         }
+        self.path_of(&self.nodes.get(dir))
+    }
+
+    /// The same of a directory in memory.
+    pub(super) fn path_of(&self, node: &Node) -> Result<Arc<Key>> {
+        if node.ino == Ino::ROOT {
+            return Ok(Arc::new(Key::ROOT));
+        }
         let epoch = self.path_epoch.load(Ordering::Acquire);
-        let node = self.nodes.get(dir);
         if let Some((known, path)) = &*node.path.read()
             && *known == epoch
         {
             return Ok(path.clone());
         }
-        let path = self.catalog().path(dir)?.ok_or(Kind::NotFound)?;
+        let path = self.catalog().path(node.ino)?.ok_or(Kind::NotFound)?;
         let path = Arc::new(path);
         *node.path.write() = Some((epoch, path.clone()));
         Ok(path)

@@ -22,7 +22,7 @@ impl Vfs {
     /// A tier that can't answer is an error only if the name is not known yet: nobody said that it
     /// is not there.
     pub(super) fn refresh_name(&self, caller: &Caller, dir: &Node, name: &[u8]) -> Result<()> {
-        let path = self.child_path(dir.ino, name)?;
+        let path = self.path_of(dir)?.join(name)?;
         let window = self.rule(&path).revalidate;
         for place in self.catalog().places(dir.ino)?.iter() {
             let now = self.parts.clock.monotonic();
@@ -32,7 +32,7 @@ impl Vfs {
             }
             // No rule places this name on that tier, so it has no say, and must not be waited for.
             let has_say = self.parts.rules.tiers_under(&path).contains(&place.tier);
-            if !has_say && place.key == *self.directory_path(dir.ino)? {
+            if !has_say && place.key == *self.path_of(dir)? {
                 continue;
             }
             match self.look_at(caller, dir, place, name, &path) {

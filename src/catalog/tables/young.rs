@@ -11,6 +11,7 @@ use crate::catalog::cookie::cookie;
 use crate::catalog::{Content, Inode};
 use crate::error::Result;
 use crate::types::{Generation, Ino, Timestamp, Version};
+use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 
 /// Files in all; about 500 bytes each. The next one is made with its rows.
@@ -51,7 +52,7 @@ impl YoungFile {
 #[derive(Debug, Default)]
 pub(in crate::catalog) struct Young {
     files: BTreeMap<u64, YoungFile>,
-    names: HashMap<(u64, i64), u64>,
+    names: HashMap<(u64, i64), u64, RandomState>,
 }
 
 impl Young {
