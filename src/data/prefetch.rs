@@ -16,11 +16,11 @@ pub const FIRST: u64 = 128 << 10;
 pub const PART: u64 = 8 << 20;
 /// Greatest window.
 pub const WINDOW_MAX: u64 = 64 << 20;
-/// A read this far back still continues a stream: the kernel's own read-ahead window (`read_ahead_kb` of the
-/// mount), whose requests are under way together and come in any order.
-pub const BACKWARD: u64 = 4 << 20;
-/// Greatest window of a stream that has just become one.
-const FIRST_WINDOW: u64 = 1 << 20;
+/// A read this far back still continues a stream.
+pub const BACKWARD: u64 = 1 << 20;
+/// The kernel's own read-ahead window (`read_ahead_kb` of the mount): its requests are under way together and
+/// come in any order, so what was skipped by less may be on its way.
+const REORDERED: u64 = 4 << 20;
 /// A read this far forward still continues a stream that has a window.
 pub const FORWARD: u64 = 16 << 20;
 /// Streams followed per file.
@@ -165,11 +165,11 @@ impl Cursor {
             self.steady = true;
         }
         if offset > before.saturating_add(self.near) {
-            push(&mut plan.cancel, before..offset.saturating_sub(BACKWARD).min(self.asked));
+            push(&mut plan.cancel, before..offset.saturating_sub(REORDERED).min(self.asked));
             self.window /= 2;
             self.grown = end;
         } else if self.window == 0 {
-            self.window = ((end - offset) * 4).next_power_of_two().clamp(FIRST, FIRST_WINDOW);
+            self.window = ((end - offset) * 4).next_power_of_two().clamp(FIRST, BACKWARD);
             self.grown = end;
         } else if end - self.grown >= self.window / 2 {
             self.window = (self.window * 2).min(WINDOW_MAX);
