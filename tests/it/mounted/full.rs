@@ -25,7 +25,7 @@ fn check(mut command: Command, directory: &Path) {
 
 fn on(mode: Mode, home: &str, run: impl FnOnce(&Path)) {
     let tiers = Tiers::with_azurite();
-    let mut mount = Mount::of(&tiers).mode(mode).start();
+    let mut mount = Mount::of(&tiers).default_revalidate().mode(mode).start();
     let directory = mount.path(home);
     fs::create_dir_all(&directory).expect("mkdir");
     run(&directory);
