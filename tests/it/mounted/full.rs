@@ -1,7 +1,8 @@
 //! Slow tests on real programs and a real model (`tools/test.sh --full`), under every home and in both modes.
 
 use crate::support::{Mode, Mount, Tiers, sha256};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -25,7 +26,8 @@ fn check(mut command: Command, directory: &Path) {
 
 fn on(mode: Mode, home: &str, run: impl FnOnce(&Path)) {
     let tiers = Tiers::with_azurite();
-    let mut mount = Mount::of(&tiers).default_revalidate().mode(mode).start();
+    open_to_all(tiers.workspace());
+    let mut mount = Mount::of(&tiers).default_revalidate().option("allow_other").mode(mode).start();
     let directory = mount.path(home);
     fs::create_dir_all(&directory).expect("mkdir");
     run(&directory);
@@ -34,6 +36,11 @@ fn on(mode: Mode, home: &str, run: impl FnOnce(&Path)) {
         same_as_on_blob(&tiers, &mount);
     }
     assert!(mount.unmount().success(), "{}", mount.log());
+}
+
+/// Some checks work as other users.
+fn open_to_all(directory: &Path) {
+    fs::set_permissions(directory, Permissions::from_mode(0o755)).expect("chmod");
 }
 
 /// Every regular file below `blob/` has its bytes in Blob under its own name.
@@ -67,10 +74,15 @@ fn tool(name: &str) -> PathBuf {
 }
 
 fn pjdfstest(directory: &Path) {
-    fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("chmod");
+    fs::set_permissions(directory, Permissions::from_mode(0o777)).expect("chmod");
+    // A socket's path has at most 107 bytes.
+    let short = tempfile::Builder::new().prefix("p").tempdir_in("/tmp").expect("a temporary directory");
+    open_to_all(short.path());
+    let link = short.path().join("d");
+    std::os::unix::fs::symlink(directory, &link).expect("a symlink");
     let mut command = Command::new(tool("pjdfstest"));
     command.arg("-c").arg(project("tests/checks/pjdfstest.toml")).arg("-p");
-    check(command, directory);
+    check(command, &link);
 }
 
 /// Every operation fsx has, on a file that is closed and opened again all the time.
