@@ -19,6 +19,8 @@ pub struct Handle {
     pub node: Arc<Node>,
     /// May change bytes.
     pub writes: bool,
+    /// A program runs from it.
+    pub executes: bool,
 }
 
 /// All handles of files and directories.

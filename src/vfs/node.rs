@@ -84,6 +84,8 @@ pub struct FileState {
     pub handles: u32,
     /// Of these, for writing.
     pub writers: u32,
+    /// Of these, running programs.
+    pub executing: u32,
     /// Content generation whose pages the kernel may keep.
     pub cached_generation: Option<Generation>,
     /// What the catalog was last told of the content of a file being written.

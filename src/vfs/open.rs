@@ -17,6 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// How often an open follows bytes that move while it looks for them.
 const MOVING_TARGET: usize = 3;
 
+/// Flag of an open by execve(2), which Linux passes on (`FMODE_EXEC` of linux/fs.h). It forbids opens for writing
+/// by itself, but sends one with `O_RDONLY | O_TRUNC` before it looks whether the file is being executed.
+const FMODE_EXEC: i32 = 0x20;
+
 /// A handle for the kernel.
 #[derive(Debug)]
 pub struct Opened {
@@ -66,7 +70,8 @@ impl Vfs {
         {
             self.refresh_name(caller, &self.nodes.get(*parent), name)?;
         }
-        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
+        let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
+        let writes = !reads || flags & libc::O_TRUNC != 0;
         let _turn = self.turn(caller, &node)?;
         let inode = self.catalog().inode(ino)?;
         if inode.attr.kind != FileKind::Regular {
@@ -74,14 +79,21 @@ impl Vfs {
         }
         let (shared, writers) = {
             let state = node.file.lock();
+            if reads && writes && state.executing > 0 {
+                return Err(Kind::Os(libc::ETXTBSY).into());
+            }
             (state.open.clone(), state.writers)
+        };
+        let handle = |open, state: &mut FileState| {
+            let executes = flags & FMODE_EXEC != 0;
+            self.add_handle(state, open, Handle { node: node.clone(), writes, executes })
         };
         if !writes {
             let open = match shared {
                 Some(open) => open,
                 None => self.open_for_read(caller, ino)?,
             };
-            return Ok(self.add_handle(&node, &mut node.file.lock(), open, writes));
+            return Ok(handle(open, &mut node.file.lock()));
         }
         let truncate = flags & libc::O_TRUNC != 0;
         let already = shared.clone().filter(|open| writers > 0 && open.is_written());
@@ -109,7 +121,7 @@ impl Vfs {
             state.told = told;
             state.must_close = must_close;
         }
-        Ok(self.add_handle(&node, &mut state, open, writes))
+        Ok(handle(open, &mut state))
     }
 
     /// The handle of a file just made by create.
@@ -130,21 +142,17 @@ impl Vfs {
         let open = self.open_file(bytes, inode.generation);
         // A new file closed by a reader alone must be closed too: count every creator as a writer.
         let writes = staged || flags & libc::O_ACCMODE != libc::O_RDONLY;
-        Ok(self.add_handle(node, &mut state, open, writes))
+        Ok(self.add_handle(&mut state, open, Handle { node: node.clone(), writes, executes: false }))
     }
 
-    fn add_handle(
-        &self,
-        node: &Arc<Node>,
-        state: &mut FileState,
-        open: Arc<OpenFile>,
-        writes: bool,
-    ) -> Opened {
+    fn add_handle(&self, state: &mut FileState, open: Arc<OpenFile>, handle: Handle) -> Opened {
+        let writes = handle.writes;
         state.open = Some(open.clone());
         state.handles += 1;
         state.writers += u32::from(writes);
+        state.executing += u32::from(handle.executes);
         let keep_cache = state.cached_generation.replace(open.generation) == Some(open.generation);
-        let handle = self.handles.add_file(Handle { node: node.clone(), writes });
+        let handle = self.handles.add_file(handle);
         let passthrough = open.file().filter(|_| open.passes_through()).cloned();
         let close = match &open.bytes {
             _ if !writes => Close::Silent,
@@ -361,6 +369,7 @@ impl Vfs {
         let mut state = node.file.lock();
         let open = state.open.clone();
         state.handles -= 1;
+        state.executing -= u32::from(handle.executes);
         let mut result = Ok(());
         if handle.writes {
             state.writers -= 1;

@@ -315,3 +315,17 @@ fn a_close_on_a_tier_that_defers_writes_waits_for_them_elsewhere() {
     assert_eq!(bed.cat("p/f"), "one");
     assert_eq!(bed.inode(bed.ino("p/f")).attr.size, 3);
 }
+
+#[test]
+fn a_running_program_is_not_truncated() {
+    const FMODE_EXEC: i32 = 0x20;
+    let bed = Bed::with_mode(IoMode::Passthrough);
+    bed.put("program", "text");
+    let running = bed.open("program", libc::O_RDONLY | FMODE_EXEC);
+    let truncate = || bed.vfs.open(&ME, bed.ino("program"), libc::O_RDONLY | libc::O_TRUNC);
+    assert_eq!(truncate().unwrap_err().kind(), Kind::Os(libc::ETXTBSY));
+    assert_eq!(bed.cat("program"), "text");
+    bed.close(running);
+    bed.close(truncate().unwrap().handle);
+    assert_eq!(bed.cat("program"), "");
+}
