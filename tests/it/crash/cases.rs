@@ -193,7 +193,7 @@ fn c009(mode: Mode, rounds: u64, size: usize) {
     let pace = usize::try_from(begun.elapsed().as_millis()).expect("a short time");
     let mut known = 1;
     for round in 0..rounds {
-        let moment = Duration::from_millis(20 + dice.below(2 * pace + 1) as u64);
+        let moment = Duration::from_millis(20 + dice.below(4 * pace + 1) as u64);
         let renamed = std::thread::scope(|scope| {
             let saver = scope.spawn(|| save(&directory, known + 1, &mut bytes));
             std::thread::park_timeout(moment);
