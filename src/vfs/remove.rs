@@ -5,11 +5,11 @@ use super::{Caller, Vfs};
 use crate::catalog::{Inode, Place, Unlinked};
 use crate::error::{Error, Kind, Result};
 use crate::types::{FileKind, Ino, Key, TierId};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Enough names to know that a directory is not empty.
 const A_FEW: usize = 16;
-use std::sync::Arc;
 
 impl Vfs {
     /// Takes the name of anything but a directory away.

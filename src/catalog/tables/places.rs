@@ -8,7 +8,7 @@ use rusqlite::{Row, params};
 use std::sync::Arc;
 
 /// Deeper places are a circle.
-pub(super) const DEEPEST: usize = 100_000;
+const DEEPEST: usize = 100_000;
 
 /// What of a place decides keys and ownership; cached.
 #[derive(Clone, Debug)]
