@@ -1,6 +1,6 @@
 //! The mount's memory for bytes on the move: one total, split once. A leaf.
 //!
-//! Half is for the block cache, into which read-ahead streams; three quarters of that half may
+//! Half is for the block cache, into which read-ahead streams; five eighths of that half may
 //! be *promised* to read-ahead, so that windows never push each other out before they are read.
 //! Of the other half most is for uploads, the rest for bytes on their way into hot copies. The
 //! shares are fixed so that no use can starve another, and nobody who waits holds what another
@@ -73,7 +73,7 @@ impl MemoryBudget {
         let total = total.max(MEMORY_MIN);
         Self {
             total,
-            ahead: Share::new(total / 8 * 3),
+            ahead: Share::new(total / 16 * 5),
             transfers: Share::new(total / 8 * 3),
             fills: Share::new(total / 8),
         }

@@ -6,6 +6,7 @@
 //! its 64 KiB-aligned range, and what was under way for the cursor used last is cancelled. A
 //! cursor that goes on after such a cancel was another stream, not a seek: it is left alone later.
 
+use crate::data::ranges::RangeSet;
 use std::ops::Range;
 
 /// Grain of every range that is asked for.
@@ -18,9 +19,11 @@ pub const PART: u64 = 8 << 20;
 pub const WINDOW_MAX: u64 = 64 << 20;
 /// A read this far back still continues a stream.
 pub const BACKWARD: u64 = 1 << 20;
-/// The kernel's own read-ahead window (`read_ahead_kb` of the mount): its requests are under way together and
-/// come in any order, so what was skipped by less may be on its way.
-const REORDERED: u64 = 4 << 20;
+/// Twice the kernel's own read-ahead window (`read_ahead_kb` of the mount): while one window is used the next
+/// is under way, its requests come in any order, so what was skipped by less may be on its way.
+const REORDERED: u64 = 8 << 20;
+/// Requests of the kernel under way together in [`REORDERED`], which are 1 MiB at most each.
+const TOGETHER: u64 = 8;
 /// A read this far forward still continues a stream that has a window.
 pub const FORWARD: u64 = 16 << 20;
 /// Streams followed per file.
@@ -44,6 +47,12 @@ pub struct Plan {
 
 #[derive(Clone, Debug)]
 struct Cursor {
+    /// Where it began: nothing before was asked for ahead.
+    first: u64,
+    /// Everything before this was read, or was skipped for good.
+    low: u64,
+    /// What was read behind `low`.
+    read: RangeSet,
     /// End of what was read.
     next: u64,
     /// End of what was asked for.
@@ -52,7 +61,7 @@ struct Cursor {
     window: u64,
     /// Where `next` was when `window` last changed.
     grown: u64,
-    /// How far forward a read may jump while there is no window.
+    /// How far a read may jump while there is no window.
     near: u64,
     /// Tick of the last read.
     used: u64,
@@ -125,7 +134,10 @@ impl Prefetch {
         {
             self.cursors.swap_remove(index).suspend(plan);
         }
-        self.cursors.push(Cursor {
+        let mut cursor = Cursor {
+            first: offset,
+            low: offset.saturating_sub(near(end - offset)),
+            read: RangeSet::default(),
             next: end,
             asked: plan.wanted.end,
             window: 0,
@@ -134,7 +146,9 @@ impl Prefetch {
             used: self.tick,
             suspended: false,
             steady: false,
-        });
+        };
+        cursor.take_in(offset, end);
+        self.cursors.push(cursor);
     }
 
     /// Cancels what is planned for streams that nobody reads any more.
@@ -155,20 +169,29 @@ impl Cursor {
     }
 
     fn go_on(&mut self, offset: u64, end: u64, plan: &mut Plan) {
-        if end <= self.next {
-            return;
+        let (before, next) = (self.low, self.next);
+        self.next = next.max(end);
+        self.take_in(offset, end);
+        if end > next {
+            self.advance(offset, end, plan);
         }
-        let before = self.next;
-        self.next = end;
+        self.give_up(plan);
+        plan.passed = passed(before)..passed(self.low);
+    }
+
+    /// Notes what was read, by whole grains: so the set stays small whatever is skipped.
+    fn take_in(&mut self, offset: u64, end: u64) {
+        self.read.insert(offset / ALIGN * ALIGN..end.next_multiple_of(ALIGN));
+        self.low = self.read.run_at(self.low).unwrap_or(self.low);
+        self.read.remove_before(self.low);
+    }
+
+    fn advance(&mut self, offset: u64, end: u64, plan: &Plan) {
         if self.suspended {
             self.suspended = false;
             self.steady = true;
         }
-        if offset > before.saturating_add(self.near) {
-            push(&mut plan.cancel, before..offset.saturating_sub(REORDERED).min(self.asked));
-            self.window /= 2;
-            self.grown = end;
-        } else if self.window == 0 {
+        if self.window == 0 {
             self.window = ((end - offset) * 4).next_power_of_two().clamp(FIRST, BACKWARD);
             self.grown = end;
         } else if end - self.grown >= self.window / 2 {
@@ -177,7 +200,23 @@ impl Cursor {
         }
         self.near = near(end - offset);
         self.asked = self.asked.max(plan.wanted.end);
-        plan.passed = passed(before)..passed(end);
+    }
+
+    /// What was skipped by more than the kernel reorders was jumped over: it is not wanted ahead.
+    fn give_up(&mut self, plan: &mut Plan) {
+        let floor = self.next.saturating_sub(REORDERED);
+        if self.low >= floor {
+            return;
+        }
+        for gap in self.read.gaps(&(self.low..floor)) {
+            if gap.end - gap.start > self.near {
+                self.window /= 2;
+                self.grown = self.next;
+            }
+            push(&mut plan.cancel, gap.start.max(self.first)..gap.end.min(self.asked));
+        }
+        self.low = self.read.run_at(floor).unwrap_or(floor);
+        self.read.remove_before(self.low);
     }
 
     fn look_ahead(&mut self, size: u64, plan: &mut Plan) {
@@ -202,7 +241,7 @@ impl Cursor {
 }
 
 fn near(len: u64) -> u64 {
-    (2 * len).max(ALIGN)
+    (TOGETHER * len).clamp(ALIGN, REORDERED)
 }
 
 fn passed(at: u64) -> u64 {

@@ -29,6 +29,15 @@ impl RangeSet {
         self.runs.insert(start, end);
     }
 
+    /// Takes out everything before `at`.
+    pub fn remove_before(&mut self, at: u64) {
+        let end = self.run_at(at);
+        self.runs = self.runs.split_off(&at);
+        if let Some(end) = end {
+            self.runs.insert(at, end);
+        }
+    }
+
     /// Whether all of `range` is there.
     #[must_use]
     pub fn contains(&self, range: &Range<u64>) -> bool {
@@ -81,13 +90,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_bitmap(inserts in prop::collection::vec(range(), 0..24), probe in range()) {
+        fn behaves_like_a_bitmap(
+            inserts in prop::collection::vec(range(), 0..24),
+            cut in 0..SPAN,
+            probe in range(),
+        ) {
             let mut set = RangeSet::default();
             let mut bits = [false; SPAN as usize];
             for range in inserts {
                 set.insert(range.clone());
                 range.for_each(|at| bits[at as usize] = true);
             }
+            set.remove_before(cut);
+            bits[..cut as usize].fill(false);
             prop_assert_eq!(set.bytes(), bits.iter().filter(|bit| **bit).count() as u64);
             prop_assert_eq!(set.contains(&probe), probe.clone().all(|at| bits[at as usize]));
             let missing: Vec<u64> = set.gaps(&probe).into_iter().flatten().collect();

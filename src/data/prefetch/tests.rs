@@ -59,6 +59,39 @@ fn reads_out_of_order_stay_one_stream() {
     assert_eq!(prefetch.cursors.len(), 1);
 }
 
+/// The kernel has two of its windows under way and sends their requests in any order.
+#[test]
+fn whatever_the_kernel_reorders_is_asked_for_once() {
+    let mut seed = 7u64;
+    for _ in 0..64 {
+        let mut prefetch = Prefetch::default();
+        let mut order: Vec<u64> = (0..128).collect();
+        for window in order.chunks_mut(8) {
+            for n in (1..window.len()).rev() {
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                window.swap(n, (seed >> 33) as usize % (n + 1));
+            }
+        }
+        let mut passed = 0;
+        for (n, &at) in order.iter().enumerate() {
+            let plan = prefetch.on_read(at * MIB, MIB, GIB, ROOM);
+            assert_eq!(plan.cancel, [], "{order:?} at read {n}");
+            passed = passed.max(plan.passed.end);
+            let unread = (0..128).find(|at| !order[..=n].contains(at)).unwrap_or(128);
+            assert!(passed <= unread * MIB, "{order:?} at read {n}: unread bytes are the first to go");
+        }
+        assert_eq!(prefetch.cursors.len(), 1, "{order:?}");
+    }
+}
+
+#[test]
+fn what_is_jumped_over_is_cancelled() {
+    let mut prefetch = Prefetch::default();
+    stream(&mut prefetch, 0, 64, MIB);
+    assert_eq!(prefetch.on_read(76 * MIB, MIB, GIB, ROOM).cancel, [64 * MIB..69 * MIB]);
+    assert_eq!(prefetch.on_read(77 * MIB, MIB, GIB, ROOM).cancel, [69 * MIB..70 * MIB]);
+}
+
 #[test]
 fn a_seek_cancels_what_was_ahead() {
     let mut prefetch = Prefetch::default();
