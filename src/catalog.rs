@@ -304,6 +304,14 @@ pub struct Content {
     pub ctime: Timestamp,
 }
 
+impl Content {
+    /// What the catalog says of a file's content.
+    #[must_use]
+    pub fn of(attr: &Attr) -> Self {
+        Self { size: attr.size, blocks: attr.blocks, mtime: attr.mtime, ctime: attr.ctime }
+    }
+}
+
 /// What a look at a tier found, to be merged into the tables.
 #[derive(Debug)]
 pub struct Observation<'a> {

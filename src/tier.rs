@@ -106,6 +106,8 @@ pub struct NativeId {
     pub nlink: u32,
     /// 512-byte units in use.
     pub blocks: u64,
+    /// `st_ctime`.
+    pub changed: Timestamp,
 }
 
 /// One name in a directory of a tier.

@@ -5,7 +5,7 @@ use super::node::{FileState, Node};
 use super::open_file::{Bytes, OpenFile, OpenFileId, content_of};
 use super::write_open::{Begun, truncate_if};
 use super::{Caller, IoMode, Vfs, Wait};
-use crate::catalog::{Inode, Replica, WriteState};
+use crate::catalog::{Content, Inode, Replica, WriteState};
 use crate::data::{FillStart, Identity, Reader, Source};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::{Promote, Rule};
@@ -136,7 +136,7 @@ impl Vfs {
         let mut state = node.file.lock();
         let file = Arc::new(file);
         let staged = inode.state == WriteState::Writing;
-        state.told = if staged { None } else { Some(content_of(&file)?) };
+        state.told = if staged { None } else { Some(Content::of(&inode.attr)) };
         state.must_close = staged;
         let bytes = if staged { Bytes::Staged { file, tier } } else { Bytes::Native { file, tier } };
         let open = self.open_file(bytes, inode.generation);

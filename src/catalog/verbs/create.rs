@@ -34,11 +34,16 @@ fn create_young(state: &mut State, new: &NewInode<'_>, now: Timestamp) -> Option
     }
     let place = state.native_place(new.parent, *tier)?;
     let mut inode = fresh(state.take_reserved_ino()?, new);
-    inode.attr.blocks = native.blocks;
-    inode.attr.mtime = *mtime;
+    describe_native(&mut inode.attr, native, *mtime);
     let replica = native_row(&inode, place.id.0, new.name, version, *native);
     state.add_young(YoungFile::new(new.parent, new.name, inode.clone(), replica, new.now, now));
     Some(inode)
+}
+
+fn describe_native(attr: &mut Attr, native: &NativeId, mtime: Timestamp) {
+    attr.blocks = native.blocks;
+    attr.mtime = mtime;
+    attr.ctime = native.changed;
 }
 
 /// The file was made natively, as the first content.
@@ -63,8 +68,7 @@ impl Tx<'_> {
         }
         match &new.bytes {
             NewBytes::Native { tier, version, native, mtime } => {
-                inode.attr.blocks = native.blocks;
-                inode.attr.mtime = *mtime;
+                describe_native(&mut inode.attr, native, *mtime);
                 self.own_native(&inode, new, *tier, version, *native)?;
             }
             NewBytes::Staged { tier } => {
@@ -143,8 +147,7 @@ impl Tx<'_> {
         let mut inode = fresh(ino, new);
         inode.attr.nlink = there.attr.nlink;
         inode.attr.size = there.attr.size;
-        inode.attr.blocks = native.blocks;
-        inode.attr.mtime = *mtime;
+        describe_native(&mut inode.attr, native, *mtime);
         inode.generation = there.generation;
         inode.attr_generation = there.attr_generation;
         self.update_inode(&inode)?;

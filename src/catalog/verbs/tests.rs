@@ -67,14 +67,14 @@ impl Bed {
     }
 
     fn native(&self, parent: Ino, name: &str, native_ino: u64) -> Ino {
-        let native = NativeId { ino: native_ino, nlink: 1, blocks: 0 };
+        let native = NativeId { ino: native_ino, nlink: 1, blocks: 0, changed: Timestamp(0) };
         let bytes =
             NewBytes::Native { tier: self.scratch, version: version(native_ino), native, mtime: self.now() };
         self.make(parent, name, FileKind::Regular, bytes).unwrap().attr.ino
     }
 
     fn native_dir(&self, parent: Ino, name: &str) -> Ino {
-        let native = NativeId { ino: 0, nlink: 2, blocks: 0 };
+        let native = NativeId { ino: 0, nlink: 2, blocks: 0, changed: Timestamp(0) };
         let bytes = NewBytes::Native { tier: self.scratch, version: version(0), native, mtime: self.now() };
         self.make(parent, name, FileKind::Directory, bytes).unwrap().attr.ino
     }

@@ -44,6 +44,7 @@ pub(super) fn object(stat: &Stat, owner_and_mode: bool) -> Option<Object> {
             ino: stat.st_ino,
             nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
             blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
+            changed: changed(stat),
         }),
         archive: Archive::No,
     })

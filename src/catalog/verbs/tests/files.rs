@@ -21,7 +21,7 @@ fn a_catalog_outlives_its_daemon() {
     let catalog = open(&path).unwrap();
     let id = catalog.id().to_owned();
     let tier = catalog.register_tier("t", "/t").unwrap().id;
-    let native = NativeId { ino: 1, nlink: 1, blocks: 0 };
+    let native = NativeId { ino: 1, nlink: 1, blocks: 0, changed: Timestamp(0) };
     let new = NewInode {
         parent: Ino::ROOT,
         name: b"f",

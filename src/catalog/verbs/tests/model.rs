@@ -146,7 +146,7 @@ fn apply(bed: &Bed, model: &mut Model, op: &Op, number: u64) {
         Op::Create { dir, name, directory, bytes } => {
             let (dir, name) = (model.dir(*dir), text(*name));
             let file_kind = if *directory { FileKind::Directory } else { FileKind::Regular };
-            let native = NativeId { ino: number, nlink: 1, blocks: 0 };
+            let native = NativeId { ino: number, nlink: 1, blocks: 0, changed: Timestamp(0) };
             let bytes = match (bytes, directory) {
                 (0, _) => {
                     NewBytes::Native { tier: bed.scratch, version: version(number), native, mtime: bed.now() }

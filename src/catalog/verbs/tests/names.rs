@@ -137,7 +137,7 @@ fn unlink_while_a_commit_is_under_way_deletes_what_that_puts_there() {
     let place = bed.root(bed.scratch);
     bed.catalog.begin_commit(ino, place, b"f", "w").unwrap();
     bed.catalog.unlink(Ino::ROOT, b"f", &[bed.scratch], "d", bed.tick()).unwrap();
-    let native = Some(NativeId { ino: 9, nlink: 1, blocks: 0 });
+    let native = Some(NativeId { ino: 9, nlink: 1, blocks: 0, changed: Timestamp(0) });
     assert!(!bed.catalog.commit_if(ino, Generation(1), 1, place, b"f", &version(9), native).unwrap());
     let doomed = bed.replica(place, "f").unwrap();
     assert_eq!((doomed.ino, doomed.version, doomed.native_ino), (None, Some(version(9)), 9));
@@ -184,12 +184,12 @@ fn create_takes_a_doomed_key_over() {
 fn create_adopts_the_import_of_what_it_made() {
     let bed = Bed::new();
     let mut entry = file("f", 5);
-    entry.object.native = Some(NativeId { ino: 5, nlink: 1, blocks: 0 });
+    entry.object.native = Some(NativeId { ino: 5, nlink: 1, blocks: 0, changed: Timestamp(0) });
     observe::look(&bed, bed.root(bed.scratch), &[&entry], Scope::Found);
     let imported = bed.lookup(Ino::ROOT, "f").unwrap();
     assert_eq!(bed.native(Ino::ROOT, "f", 5), imported);
     assert_eq!(bed.catalog.inode(imported).unwrap().attr.mode, 0o644);
-    let native = NativeId { ino: 77, nlink: 1, blocks: 0 };
+    let native = NativeId { ino: 77, nlink: 1, blocks: 0, changed: Timestamp(0) };
     let bytes = NewBytes::Native { tier: bed.scratch, version: version(5), native, mtime: bed.now() };
     assert_eq!(kind_of(bed.make(Ino::ROOT, "f", FileKind::Regular, bytes)), Kind::Exists);
 }

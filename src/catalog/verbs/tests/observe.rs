@@ -267,7 +267,7 @@ fn a_prefix_that_moved_away_imports_nothing_under_its_old_name() {
 fn native_hard_links_are_one_inode() {
     let bed = Bed::new();
     let scratch = bed.root(bed.scratch);
-    let native = Some(NativeId { ino: 40, nlink: 2, blocks: 8 });
+    let native = Some(NativeId { ino: 40, nlink: 2, blocks: 8, changed: Timestamp(0) });
     let (mut f, mut g) = (file("f", 5), file("g", 5));
     (f.object.native, g.object.native) = (native, native);
     everything(&bed, scratch, &[&f, &g]);
