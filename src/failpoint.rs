@@ -59,7 +59,7 @@ pub const POINTS: &[Point] = &[
         "a rename was not answered, its native files moved: the names follow at the next start",
     ),
     point("upload_begun", "nothing is visible at home: the upload starts again"),
-    point("blocks_sent", "blocks without a list: the upload starts again, nothing was visible"),
+    point("blocks_sent", "blocks without a list: nothing was visible, and none of them is sent again"),
     point("commit_begun", "a row with a write id, nothing at home: the commit is made again"),
     point(
         "committed_not_recorded",

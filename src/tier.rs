@@ -5,6 +5,7 @@
 //! catalog, of rules or of FUSE.
 
 pub mod blob;
+mod content_id;
 mod directory;
 mod fault;
 mod layer;
@@ -15,6 +16,7 @@ mod restricted;
 mod retry;
 mod table;
 
+pub use content_id::ContentId;
 pub use directory::{DirectoryKind, DirectoryOptions, DirectoryTier, Mark, Writing};
 pub use fault::{Fault, FaultLayer, Faults, Gate};
 pub use layer::{Attempt, Call, Layer, Layered, Operation, Reopen, Repeat, Turn};
@@ -30,6 +32,7 @@ use crate::types::{AttrChange, Attrs, Condition, FileKind, Key, Timestamp, Versi
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -288,6 +291,16 @@ pub enum Special {
 pub trait Upload: Send + Sync {
     /// How many bytes each block but the last should have.
     fn block_size(&self) -> u64;
+
+    /// Takes up what an earlier upload of `content` to the same key left behind: the blocks that are there already, each with
+    /// its size. Called before the first block; a tier that keeps nothing has none.
+    ///
+    /// # Errors
+    /// As the tier says.
+    async fn resume(&self, content: ContentId) -> Result<BTreeMap<u64, u64>> {
+        let _ = content;
+        Ok(BTreeMap::new())
+    }
 
     /// Sends block number `index` (from 0); blocks may go in parallel and in any order.
     ///

@@ -4,6 +4,7 @@
 //! they arrived (no copy), so a stream's bytes can be read while their part is still coming and
 //! a random read keeps only what it asked for. Must not know where bytes come from.
 
+use crate::tier::ContentId;
 use bytes::Bytes;
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -17,11 +18,7 @@ const PIECE_COST: u64 = 64;
 const SHARD_MIN: u64 = 16 * BLOCK;
 const SHARDS_MAX: u64 = 16;
 
-/// One version of one object, over all mounts and restarts (a cut SHA-256, so never another's).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileId(pub [u8; 16]);
-
-type BlockKey = (FileId, u64);
+type BlockKey = (ContentId, u64);
 
 /// Bytes of remote files, shared by all readers of a mount.
 #[derive(Debug)]
@@ -53,7 +50,7 @@ impl BlockCache {
     }
 
     /// Adds bytes that arrived; what is there already is kept.
-    pub fn insert(&self, file: FileId, offset: u64, bytes: &Bytes) {
+    pub fn insert(&self, file: ContentId, offset: u64, bytes: &Bytes) {
         for (index, range) in blocks(&(offset..offset + bytes.len() as u64)) {
             let piece = bytes.slice((range.start - offset) as usize..(range.end - offset) as usize);
             self.shard(file, index).lock().insert((file, index), range.start, &piece, self.shard_bytes);
@@ -62,7 +59,7 @@ impl BlockCache {
 
     /// All of `range` in pieces, or `None` if some of it is missing.
     #[must_use]
-    pub fn get(&self, file: FileId, range: &Range<u64>) -> Option<Vec<Bytes>> {
+    pub fn get(&self, file: ContentId, range: &Range<u64>) -> Option<Vec<Bytes>> {
         let mut found = Vec::new();
         let mut at = range.start;
         self.walk(file, range, |start, piece| {
@@ -76,7 +73,7 @@ impl BlockCache {
 
     /// The piece at the start of `range`, if it is there.
     #[must_use]
-    pub fn first(&self, file: FileId, range: &Range<u64>) -> Option<Bytes> {
+    pub fn first(&self, file: ContentId, range: &Range<u64>) -> Option<Bytes> {
         let (index, part) = blocks(range).next()?;
         let mut first = None;
         let shard = self.shard(file, index).lock();
@@ -90,7 +87,7 @@ impl BlockCache {
     }
 
     /// Copies what is there of `range` to its place in `buf`; answers what is missing.
-    pub fn copy(&self, file: FileId, range: &Range<u64>, buf: &mut [u8]) -> Vec<Range<u64>> {
+    pub fn copy(&self, file: ContentId, range: &Range<u64>, buf: &mut [u8]) -> Vec<Range<u64>> {
         let mut pieces = Vec::new();
         self.walk(file, range, |start, piece| pieces.push((start, piece)));
         let mut gaps = Vec::new();
@@ -112,7 +109,7 @@ impl BlockCache {
 
     /// What of `range` is not here.
     #[must_use]
-    pub fn gaps(&self, file: FileId, range: &Range<u64>) -> Vec<Range<u64>> {
+    pub fn gaps(&self, file: ContentId, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut next = range.start;
         self.walk(file, range, |start, piece| {
@@ -128,7 +125,7 @@ impl BlockCache {
     }
 
     /// A stream has passed the blocks that end in `range`: they are the first to go.
-    pub fn demote(&self, file: FileId, range: &Range<u64>) {
+    pub fn demote(&self, file: ContentId, range: &Range<u64>) {
         for index in range.start / BLOCK..range.end / BLOCK {
             self.shard(file, index).lock().blocks.demote(&(file, index));
         }
@@ -140,14 +137,14 @@ impl BlockCache {
         self.shards.iter().map(|shard| shard.lock().bytes).sum()
     }
 
-    fn shard(&self, file: FileId, index: u64) -> &Mutex<Shard> {
+    fn shard(&self, file: ContentId, index: u64) -> &Mutex<Shard> {
         // Neighbouring blocks go to neighbouring shards, so a stream fills all of them evenly.
         let at = u64::from(file.0[0]).wrapping_add(index) % self.shards.len() as u64;
         &self.shards[at as usize]
     }
 
     /// Visits what is there of `range`, in order, clipped to it.
-    fn walk(&self, file: FileId, range: &Range<u64>, mut visit: impl FnMut(u64, Bytes)) {
+    fn walk(&self, file: ContentId, range: &Range<u64>, mut visit: impl FnMut(u64, Bytes)) {
         for (index, part) in blocks(range) {
             if let Some(block) = self.shard(file, index).lock().blocks.get(&(file, index)) {
                 block.walk(&part, &mut visit);
@@ -221,7 +218,7 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::LazyLock;
 
-    const FILE: FileId = FileId([7; 16]);
+    const FILE: ContentId = ContentId([7; 16]);
 
     fn content(range: Range<u64>) -> Bytes {
         static ALL: LazyLock<Bytes> =
@@ -236,7 +233,7 @@ mod tests {
         let got = cache.get(FILE, &(BLOCK - 50..BLOCK + 50)).unwrap().concat();
         assert_eq!(got, content(BLOCK - 50..BLOCK + 50));
         assert_eq!(cache.get(FILE, &(BLOCK..BLOCK + 101)), None);
-        assert_eq!(cache.get(FileId([8; 16]), &(BLOCK..BLOCK + 1)), None);
+        assert_eq!(cache.get(ContentId([8; 16]), &(BLOCK..BLOCK + 1)), None);
     }
 
     #[test]

@@ -5,13 +5,13 @@ mod filling;
 mod flights;
 
 use crate::data::budget::Reservation;
-use crate::data::cache::FileId;
 use crate::data::fill::{Fill, Phase};
 use crate::data::flight::{self, Body, Failure};
 use crate::data::prefetch::{Plan, Prefetch};
 use crate::data::reader::Source;
 use crate::data::streams::Streams;
 use crate::error::Result;
+use crate::tier::ContentId;
 use bytes::{Bytes, BytesMut};
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
@@ -70,7 +70,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Feed {
     source: Source,
-    id: FileId,
+    id: ContentId,
     streams: Arc<Streams>,
     fill: RwLock<Option<Arc<Fill>>>,
     state: Mutex<State>,

@@ -2,15 +2,13 @@
 //!
 //! Readers of the same version share one feed, so what several of them want is fetched once.
 
-use crate::data::cache::FileId;
 use crate::data::feed::Feed;
 use crate::data::fill::Fill;
 use crate::data::streams::Streams;
 use crate::error::Result;
-use crate::tier::Tier;
+use crate::tier::{ContentId, Tier};
 use crate::types::{Key, Version};
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,16 +26,8 @@ pub struct Source {
 }
 
 impl Source {
-    pub(super) fn id(&self) -> FileId {
-        let mut hash = Sha256::new();
-        let location = self.tier.location();
-        for part in [location.as_bytes(), self.key.as_bytes(), &self.version.0] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        let mut id = [0; 16];
-        id.copy_from_slice(&hash.finalize()[..16]);
-        FileId(id)
+    pub(super) fn id(&self) -> ContentId {
+        ContentId::of(&self.tier.location(), &self.key, &self.version)
     }
 }
 

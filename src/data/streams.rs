@@ -1,9 +1,10 @@
 //! What all readers of a mount share: cache, memory, runtime, counters, and which objects are open.
 
 use crate::data::budget::MemoryBudget;
-use crate::data::cache::{BlockCache, FileId};
+use crate::data::cache::BlockCache;
 use crate::data::feed::Feed;
 use crate::data::meters::Meters;
+use crate::tier::ContentId;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -21,7 +22,7 @@ pub struct Streams {
     pub(super) runtime: Handle,
     pub(super) meters: Arc<Meters>,
     pub(super) completions: Arc<Semaphore>,
-    feeds: Mutex<HashMap<FileId, Weak<Feed>>>,
+    feeds: Mutex<HashMap<ContentId, Weak<Feed>>>,
 }
 
 impl Streams {
@@ -57,7 +58,7 @@ impl Streams {
     }
 
     /// The feed of an object, made if no reader has it.
-    pub(super) fn feed(&self, id: FileId, make: impl FnOnce() -> Arc<Feed>) -> Arc<Feed> {
+    pub(super) fn feed(&self, id: ContentId, make: impl FnOnce() -> Arc<Feed>) -> Arc<Feed> {
         let mut feeds = self.feeds.lock();
         if let Some(feed) = feeds.get(&id).and_then(Weak::upgrade) {
             return feed;
@@ -68,7 +69,7 @@ impl Streams {
     }
 
     /// A feed is gone.
-    pub(super) fn forget(&self, id: FileId) {
+    pub(super) fn forget(&self, id: ContentId) {
         let mut feeds = self.feeds.lock();
         // A new feed of the same object may have taken the place already.
         if feeds.get(&id).is_some_and(|feed| feed.strong_count() == 0) {

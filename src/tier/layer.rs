@@ -2,11 +2,14 @@
 //! [`Layered`] is the tier with that around every call. Must not know what a layer is for.
 
 use crate::error::{Kind, Result};
-use crate::tier::{ByteStream, Capabilities, Cursor, Object, Page, Resident, Special, Tier, Upload, Usage};
+use crate::tier::{
+    ByteStream, Capabilities, ContentId, Cursor, Object, Page, Resident, Special, Tier, Upload, Usage,
+};
 use crate::types::{Attrs, Condition, Key, Version};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -323,6 +326,10 @@ impl<L: Layer> Upload for LayeredUpload<L> {
     async fn put_block(&self, index: u64, bytes: Bytes) -> Result<()> {
         let call = Call { sends: bytes.len() as u64, ..call(Operation::PutBlock, &self.key) };
         self.layer.around(call, &|_| self.inner.put_block(index, bytes.clone())).await
+    }
+
+    async fn resume(&self, content: ContentId) -> Result<BTreeMap<u64, u64>> {
+        self.layer.around(call(Operation::Upload, &self.key), &|_| self.inner.resume(content)).await
     }
 
     async fn commit(&self, blocks: u64, attrs: &Attrs, condition: &Condition) -> Result<Version> {

@@ -4,12 +4,13 @@
 
 use crate::error::{Kind, Result};
 use crate::tier::{
-    Access, ByteStream, Capabilities, Cursor, Object, Page, RenameMode, Resident, Special, Tier, Upload,
-    Usage,
+    Access, ByteStream, Capabilities, ContentId, Cursor, Object, Page, RenameMode, Resident, Special, Tier,
+    Upload, Usage,
 };
 use crate::types::{AttrChange, Attrs, Condition, Key, TimeChange, Timestamp, Version};
 use async_trait::async_trait;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -197,6 +198,10 @@ impl Upload for RestrictedUpload {
 
     async fn put_block(&self, index: u64, bytes: Bytes) -> Result<()> {
         self.0.put_block(index, bytes).await
+    }
+
+    async fn resume(&self, content: ContentId) -> Result<BTreeMap<u64, u64>> {
+        self.0.resume(content).await
     }
 
     async fn commit(&self, blocks: u64, attrs: &Attrs, condition: &Condition) -> Result<Version> {

@@ -9,10 +9,11 @@ use crate::mover::jobs::commit::{Act, resident};
 use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, conflict};
 use crate::mover::status::Counters;
-use crate::tier::{Access, Tier, Upload};
+use crate::tier::{Access, ContentId, Tier, Upload};
 use crate::types::{Invalidation, Key, Version};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{FuturesUnordered, StreamExt};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -20,6 +21,10 @@ use std::sync::Arc;
 
 /// Files up to this size go in one request.
 const ONE_REQUEST_MAX: u64 = 4 << 20;
+
+/// From so many blocks on it is asked what an earlier attempt has sent already; below, the request would cost more than it
+/// saves.
+const RESUMED_FROM: u64 = 4;
 
 /// Blocks of one file in flight; the limit over all files is the context's.
 const BLOCKS_PER_FILE: usize = 16;
@@ -85,6 +90,11 @@ impl Sealed {
     /// What the source was when it was sealed.
     pub(crate) fn version(&self) -> &Version {
         &self.version
+    }
+
+    /// Equal for every attempt to send these bytes, after a restart too.
+    fn content(&self) -> ContentId {
+        ContentId::of(&self.tier.location(), &self.key, &self.version)
     }
 
     /// Whether the bytes are still those that were sealed.
@@ -160,14 +170,21 @@ pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &
 async fn send_blocks(context: &Arc<Context>, sealed: &Arc<Sealed>, upload: &Arc<dyn Upload>) -> Result<u64> {
     let block = upload.block_size().max(1);
     let blocks = sealed.size.div_ceil(block);
+    let there = if blocks < RESUMED_FROM { BTreeMap::new() } else { upload.resume(sealed.content()).await? };
+    if !there.is_empty() {
+        tracing::info!(key = %sealed.key, there = there.len(), blocks, "upload taken up where an earlier one ended");
+    }
     let mut in_flight = FuturesUnordered::new();
     for index in 0..blocks {
+        let range = index * block..sealed.size.min((index + 1) * block);
+        if there.get(&index) == Some(&(range.end - range.start)) {
+            continue;
+        }
         if in_flight.len() >= BLOCKS_PER_FILE
             && let Some(result) = in_flight.next().await
         {
             result?;
         }
-        let range = index * block..sealed.size.min((index + 1) * block);
         in_flight.push(send_block(Arc::clone(context), Arc::clone(sealed), Arc::clone(upload), index, range));
     }
     while let Some(result) = in_flight.next().await {

@@ -4,6 +4,7 @@
 //! codes. Every request here names a blob as it is stored (see `names`), sends each header before it is signed, has a
 //! time-out that fits its size, and is sent once: trying again is the business of a decorator above.
 
+mod blocks;
 mod failure;
 mod list;
 mod operations;

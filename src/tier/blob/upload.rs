@@ -3,7 +3,7 @@
 use super::attributes::{self, Metadata};
 use super::azrest::{Client, Failure, Outcome, Write};
 use crate::error::{Error, Kind, Result};
-use crate::tier::Upload;
+use crate::tier::{ContentId, Upload};
 use crate::types::blob::AccessTier;
 use crate::types::{Attrs, Condition, Version};
 use async_trait::async_trait;
@@ -34,6 +34,20 @@ pub(super) struct BlockIds([u8; 8]);
 impl BlockIds {
     pub(super) fn new() -> Self {
         Self(rand::random())
+    }
+
+    /// The ids of every upload of `content`: whoever comes later finds the blocks again.
+    fn of(content: ContentId) -> Self {
+        let mut ids = [0; 8];
+        ids.copy_from_slice(&content.0[..8]);
+        Self(ids)
+    }
+
+    /// Which block has this id; `None`: another upload's.
+    fn index(self, id: &str) -> Option<u64> {
+        let bytes = BASE64_STANDARD.decode(id).ok()?;
+        let index = bytes.strip_prefix(&self.0)?.try_into().ok()?;
+        Some(u64::from(u32::from_be_bytes(index)))
     }
 
     /// The id of block `index`.
@@ -136,7 +150,7 @@ pub(super) struct AzureUpload {
     client: Arc<Client>,
     what: String,
     blob: String,
-    ids: BlockIds,
+    ids: Mutex<BlockIds>,
     block_size: u64,
     one_block: bool,
     kept: Mutex<Option<Bytes>>,
@@ -156,13 +170,13 @@ impl AzureUpload {
     ) -> Self {
         let block_size = block_size(size);
         let one_block = size <= block_size;
-        let (kept, sent) = (Mutex::new(None), Mutex::default());
-        Self { client, what, blob, ids: BlockIds::new(), block_size, one_block, kept, sent, access_tier }
+        let (ids, kept, sent) = (Mutex::new(BlockIds::new()), Mutex::new(None), Mutex::default());
+        Self { client, what, blob, ids, block_size, one_block, kept, sent, access_tier }
     }
 
     fn id(&self, index: u64) -> Result<String> {
         let index = u32::try_from(index).ok().filter(|index| u64::from(*index) < BLOCKS_MAX);
-        index.map(|index| self.ids.id(index)).ok_or_else(|| {
+        index.map(|index| self.ids.lock().id(index)).ok_or_else(|| {
             Error::new(Kind::Refused, format!("{}: a blob has at most {BLOCKS_MAX} blocks", self.what))
         })
     }
@@ -223,6 +237,20 @@ impl Upload for AzureUpload {
         self.block_size
     }
 
+    async fn resume(&self, content: ContentId) -> Result<BTreeMap<u64, u64>> {
+        if self.one_block {
+            return Ok(BTreeMap::new());
+        }
+        let ids = BlockIds::of(content);
+        *self.ids.lock() = ids;
+        let listed = self.client.uncommitted_blocks(&self.blob).await;
+        let listed = listed.map_err(|failure| failure.into_error(&self.what))?;
+        let ours = listed.into_iter().filter_map(|(id, size)| Some((ids.index(&id)?, size)));
+        let ours: BTreeMap<u64, u64> = ours.collect();
+        self.sent.lock().clone_from(&ours);
+        Ok(ours)
+    }
+
     async fn put_block(&self, index: u64, bytes: Bytes) -> Result<()> {
         if index == 0 && self.one_block {
             *self.kept.lock() = Some(bytes);
@@ -259,6 +287,10 @@ mod tests {
         all.sort();
         all.dedup();
         assert_eq!(all.len(), 6);
+        assert_eq!(ours.index(&ours.id(49_999)), Some(49_999));
+        for foreign in [theirs.id(1), ours.id(1)[..12].to_owned(), "no base64".to_owned()] {
+            assert_eq!(ours.index(&foreign), None);
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! No write, delete or copy happens to a version that the caller does not know.
 
 use super::*;
+use crate::support::blob_server::BlobServer;
+use std::collections::BTreeMap;
+use tierfs::tier::ContentId;
 
 #[tokio::test]
 async fn puts_and_deletes_ask_first() {
@@ -60,6 +63,37 @@ async fn blocks_are_invisible_until_committed() {
     assert!(container.get("f").await.unwrap().body == all);
     // The reply was lost, so the caller asks again: it was us.
     assert_eq!(upload.commit(3, &written_by("w1"), &Condition::Absent).await.unwrap(), version);
+}
+
+#[tokio::test]
+async fn an_upload_takes_up_the_blocks_of_an_earlier_one() {
+    let server = BlobServer::start();
+    for container in [Container::create().await, Container::create_at(&server.service()).await] {
+        let tier = container.tier("");
+        let all = bytes((24 << 20) + 5);
+        let (ours, theirs) = (ContentId([1; 16]), ContentId([2; 16]));
+        let begin = async |content| {
+            let upload = tier.upload(&key("f"), all.len() as u64).await.unwrap();
+            let there = upload.resume(content).await.unwrap();
+            (upload, there)
+        };
+        let (first, there) = begin(ours).await;
+        assert!(there.is_empty());
+        for index in [2, 0] {
+            first
+                .put_block(index, all.slice((index as usize) << 23..(index as usize + 1) << 23))
+                .await
+                .unwrap();
+        }
+        assert!(begin(theirs).await.1.is_empty(), "of other bytes nothing is there");
+        let (second, there) = begin(ours).await;
+        assert_eq!(there, BTreeMap::from([(0, 8 << 20), (2, 8 << 20)]));
+        second.put_block(1, all.slice(8 << 20..16 << 20)).await.unwrap();
+        second.put_block(3, all.slice(24 << 20..)).await.unwrap();
+        second.commit(4, &written_by("w"), &Condition::Absent).await.unwrap();
+        assert!(container.get("f").await.unwrap().body == all);
+        assert!(begin(ours).await.1.is_empty(), "a commit uses up what was sent");
+    }
 }
 
 #[tokio::test]

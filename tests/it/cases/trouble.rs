@@ -111,6 +111,36 @@ fn uploads_never_give_up() {
     mount.flush();
 }
 
+/// What was sent before a crash, or before the service failed, is not sent again.
+#[test]
+fn an_upload_goes_on_where_it_ended() {
+    let (server, tiers, container) = own();
+    let mut mount = Mount::of(&tiers).environment("TIERFS_CRASH_AT", "blocks_sent").start();
+    let big = noise(5, (40 << 20) + 5);
+    fs::create_dir(mount.path("blob")).expect("mkdir");
+    fs::write(mount.path("blob/big"), &big).expect("a write");
+    mount.wait_for_end();
+    assert_eq!(server.count(Operation::PutBlock), 6);
+    assert_eq!(server.get(&container, "blob/big"), None);
+    // The service fails for a while, too.
+    server.fault(When::operation(&[Operation::PutBlockList]).times(2), Effect::busy(0));
+    mount.set_environment("TIERFS_CRASH_AT", "");
+    mount.remount();
+    mount.flush();
+    assert!(server.get(&container, "blob/big").is_some_and(|found| found == big));
+    assert_eq!(server.count(Operation::PutBlock), 6, "blocks were sent again");
+
+    // Other bytes under the same name have nothing in common with what was sent.
+    server.fault(When::operation(&[Operation::PutBlockList]), Effect::busy(0));
+    fs::write(mount.path("blob/big"), noise(6, big.len())).expect("a write");
+    assert_eq!(mount.try_tierfs(&["flush", "--timeout", "1500ms"]).status.code(), Some(4));
+    let newest = noise(7, big.len());
+    fs::write(mount.path("blob/big"), &newest).expect("a write");
+    server.clear_faults();
+    mount.flush();
+    assert!(server.get(&container, "blob/big").is_some_and(|found| found == newest));
+}
+
 #[test]
 fn lost_answers_and_broken_bodies_do_no_harm() {
     let (server, tiers, container) = own();

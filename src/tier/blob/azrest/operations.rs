@@ -1,6 +1,7 @@
 //! The operations: one request each.
 
 use super::super::attributes::Metadata;
+use super::blocks;
 use super::failure::{Failure, Outcome};
 use super::list::{self, Listing};
 use super::properties::Properties;
@@ -154,6 +155,18 @@ impl Client {
             }
             failure
         })
+    }
+
+    /// Get Block List: ids and sizes of the blocks that were sent and are not named by any list yet.
+    pub(in super::super) async fn uncommitted_blocks(&self, blob: &str) -> Outcome<Vec<(String, u64)>> {
+        let request = Request::new(Method::GET, Some(blob))
+            .query("comp", "blocklist")
+            .query("blocklisttype", "uncommitted");
+        match self.send(&request).await {
+            Ok(response) => blocks::parse(&read_up_to(response.into_body(), LIST_MAX).await?),
+            Err(failure) if failure.kind == Kind::NotFound => Ok(Vec::new()),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Put Block List: the named uncommitted blocks become the blob, in one step.
