@@ -56,7 +56,7 @@ pub struct MoverParts {
     pub is_open: IsOpen,
     /// Runs something local while no program opens the file or ends writing to it.
     pub while_unwritten: WhileUnwritten,
-    /// Runs something local while no rename is under way.
+    /// Runs something local while no rename is under way on the tier.
     pub while_names_stand: WhileNamesStand,
     /// This machine, for the names of conflict copies.
     pub host: String,

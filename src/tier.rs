@@ -12,6 +12,7 @@ mod layer;
 mod limit;
 mod memory;
 mod meter;
+mod patience;
 mod restricted;
 mod retry;
 mod table;
@@ -23,6 +24,7 @@ pub use layer::{Attempt, Call, Layer, Layered, Operation, Reopen, Repeat, Turn};
 pub use limit::{Limit, Limits};
 pub use memory::MemoryTier;
 pub use meter::{BUCKETS, Meter, OperationCounts, TierMeter};
+pub use patience::Patience;
 pub use restricted::Restricted;
 pub use retry::{Breaker, Retry, RetryPolicy};
 pub use table::Tiers;
@@ -61,8 +63,9 @@ pub struct Capabilities {
     pub empty_directories: bool,
     /// The tier takes writes at all.
     pub writable: bool,
-    /// Written bytes, and what is wrong with them, may wait on this machine until close(2) (NFS, SMB, Lustre).
-    pub deferred_writes: bool,
+    /// Its files are not of this machine (NFS, SMB, Lustre, or who knows): written bytes, and what is wrong with them, may wait
+    /// here until close(2), and any call may hang.
+    pub networked: bool,
 }
 
 /// One object or file on a tier.
@@ -363,7 +366,7 @@ pub trait Resident: Send + Sync {
     /// As fstat(2).
     fn stat_open(&self, file: &File) -> Result<Object>;
 
-    /// What close(2) says of the writes so far, on a tier with [`Capabilities::deferred_writes`]. It may take
+    /// What close(2) says of the writes so far, on a tier with [`Capabilities::networked`]. It may take
     /// as long as they take to arrive.
     ///
     /// # Errors

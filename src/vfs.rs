@@ -6,9 +6,11 @@
 //! caller repeats it elsewhere with [`Wait::Allowed`].
 //!
 //! # Lock order
-//! `Node::turn` → `rename` (read or write) → `Node::namespace` or `Node::file` of one node → the
+//! `Node::turn` → `native_names` (read or write, by tier) → `Node::namespace` or `Node::file` of one node → the
 //! catalog's own lock. Only `Node::turn` may be held while a slow tier is asked; with [`Wait::Never`]
-//! it is only tried.
+//! it is only tried. `Node::file` and the `native_names` of a tier are held while its files are touched, which hang with their
+//! server: a thread that must not wait only tries the one ([`Patience::None`](crate::tier::Patience)), and takes the other after
+//! it was admitted to the tier.
 
 mod attributes;
 mod create;
@@ -19,6 +21,7 @@ mod hidden;
 mod io;
 mod leftover;
 mod lookup;
+mod names;
 mod natives;
 mod node;
 mod open;
@@ -42,7 +45,6 @@ use crate::error::{Kind, Result};
 use crate::policy::placement::Rules;
 use crate::tier::Tiers;
 use crate::types::{Attr, Ino, Invalidation, TierId};
-use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -147,9 +149,7 @@ pub struct Vfs {
     parts: Parts,
     nodes: node::NodeTable,
     handles: handle::Handles,
-    /// Held shared by whoever compares a tier with the catalog, exclusively by a rename between its
-    /// native moves and their rows.
-    rename: RwLock<()>,
+    native_names: names::NativeNames,
     /// Counts renames: cached paths of another epoch are void.
     path_epoch: AtomicU64,
     hidden: hidden::Hidden,
@@ -172,7 +172,7 @@ impl Vfs {
         Self {
             nodes: node::NodeTable::default(),
             handles: handle::Handles::default(),
-            rename: RwLock::new(()),
+            native_names: names::NativeNames::new(parts.tiers.iter().map(|(tier, _)| tier)),
             path_epoch: AtomicU64::new(0),
             hidden: hidden::Hidden::default(),
             next_open_file: AtomicU64::new(1),
@@ -191,6 +191,12 @@ impl Vfs {
     /// From now on every byte goes through the daemon, because the kernel can't do otherwise.
     pub fn use_ordinary_mode(&self) {
         self.passthrough.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether any tier has files behind a network, so that a call may hang.
+    #[must_use]
+    pub fn may_hang(&self) -> bool {
+        self.parts.tiers.iter().any(|(_, tier)| tier.resident().is_some() && tier.capabilities().networked)
     }
 
     /// Whether any handle of the inode is open: then its local files must keep their place.
@@ -214,9 +220,9 @@ impl Vfs {
         unwritten
     }
 
-    /// Runs `act` while no rename is between its native moves and their rows.
-    pub fn while_names_stand(&self, act: &mut dyn FnMut()) {
-        let _still = self.rename.read();
+    /// Runs `act` while no rename is between its native moves on `tier` and their rows.
+    pub fn while_names_stand(&self, tier: TierId, act: &mut dyn FnMut()) {
+        let _still = self.native_names.stand(tier);
         act();
     }
 

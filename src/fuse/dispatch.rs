@@ -3,6 +3,7 @@
 
 use super::convert::errno;
 use crate::error::{Error, Kind, Result};
+use crate::tier::Patience;
 use crate::types::Ino;
 use crate::vfs::{Caller, FileHandle, OpenFileId, Reader, Settled, Vfs, Wait};
 use bytes::Bytes;
@@ -54,9 +55,34 @@ pub struct Shared {
     pub runtime: tokio::runtime::Handle,
     /// One backing id for all opens of one inode: two ids even of the same file give EIO.
     pub backings: Mutex<HashMap<OpenFileId, Arc<BackingId>>>,
+    /// Some tier's files are behind a network: calls on them may hang.
+    pub may_hang: bool,
 }
 
 impl Shared {
+    /// Runs what a thread of the kernel's requests may wait for: nothing that can hang.
+    pub fn at_once<T>(&self, call: impl FnOnce() -> T) -> T {
+        if self.may_hang { Patience::None.during(call) } else { call() }
+    }
+
+    /// Makes a call that changes something, and answers. Where it may hang it is made apart from the start: half-way it could not
+    /// be made again.
+    pub fn act<T, R>(
+        self: &Arc<Self>,
+        request: &Request,
+        reply: R,
+        call: impl Fn(&Vfs, &Caller) -> Result<T> + Send + 'static,
+        answer: impl FnOnce(&Self, R, T) + Send + 'static,
+    ) where
+        R: Refuse + Send + 'static,
+    {
+        if self.may_hang {
+            self.run_apart(request, reply, call, answer);
+        } else {
+            self.run(request, reply, call, answer);
+        }
+    }
+
     /// Makes the call and answers.
     pub fn run<T, R>(
         self: &Arc<Self>,
@@ -68,7 +94,7 @@ impl Shared {
         R: Refuse + Send + 'static,
     {
         let caller = Caller { uid: request.uid(), gid: request.gid(), wait: Wait::Never };
-        match call(&self.vfs, &caller) {
+        match self.at_once(|| call(&self.vfs, &caller)) {
             Err(error) if error.kind() == Kind::WouldBlock => {
                 let shared = self.clone();
                 self.runtime.spawn_blocking(move || {
@@ -103,10 +129,24 @@ impl Shared {
         // There is no event for the end of a mapping.
         let vfs = self.vfs.clone();
         self.runtime.spawn(async move {
-            while vfs.settle(ino) == Settled::NotYet {
+            let mut settled = Settled::NotYet;
+            while settled == Settled::NotYet {
                 tokio::time::sleep(LOOK_AT_MAPPINGS_EVERY).await;
+                let vfs = vfs.clone();
+                let looked = tokio::task::spawn_blocking(move || vfs.settle(ino)).await;
+                settled = looked.unwrap_or(Settled::Done);
             }
         });
+    }
+
+    /// Forgets look-ups of an inode; the last of a deleted file takes its bytes along.
+    pub fn forget(&self, ino: Ino, count: u64) {
+        if self.may_hang {
+            let vfs = self.vfs.clone();
+            self.runtime.spawn_blocking(move || vfs.forget(ino, count));
+        } else {
+            self.vfs.forget(ino, count);
+        }
     }
 
     /// Waits for streamed bytes, and follows them if they moved meanwhile.
@@ -132,16 +172,19 @@ impl Shared {
     fn finish<T, R: Refuse>(&self, reply: R, result: Result<T>, answer: impl FnOnce(&Self, R, T)) {
         match result {
             Ok(value) => answer(self, reply, value),
-            Err(error) => {
-                log(&error);
-                reply.refuse(errno(&error));
-            }
+            Err(error) => refuse(reply, &error),
         }
     }
 }
 
+/// Answers with what went wrong.
+pub fn refuse(reply: impl Refuse, error: &Error) {
+    log(error);
+    reply.refuse(errno(error));
+}
+
 /// An errno alone tells a program little: what stands behind the rare ones goes to the log.
-pub fn log(error: &Error) {
+fn log(error: &Error) {
     match error.errno() {
         _ if error.kind() == Kind::Archived => tracing::warn!(%error, "an operation failed"),
         libc::EIO | libc::ETIMEDOUT | libc::ESTALE | libc::ENOSPC => {

@@ -1,14 +1,15 @@
 //! Every request of the kernel: decode, one vfs call, reply.
 
-use super::convert::{errno, file_attr, file_type, rename_mode, time_change};
-use super::dispatch::{Refuse, Shared, log};
+use super::convert::{file_attr, file_type, rename_mode, time_change};
+use super::dispatch::{Refuse, Shared, refuse};
+use crate::error::Kind;
 use crate::types::{AttrChange, Ino};
 use crate::vfs::{self, Close, Entry, More, Opened, ReadAnswer, SetAttr};
 use fuser::{
     AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -159,7 +160,7 @@ impl fuser::Filesystem for Mount {
     }
 
     fn forget(&self, _: &Request, number: INodeNo, count: u64) {
-        self.0.vfs.forget(ino(number), count);
+        self.0.forget(ino(number), count);
     }
 
     fn getattr(&self, request: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -197,7 +198,7 @@ impl fuser::Filesystem for Mount {
             mtime: mtime.map(time_change),
         };
         let wanted = SetAttr { change, size, handle: fh.map(handle) };
-        self.0.run(
+        self.0.act(
             request,
             reply,
             move |vfs, caller| vfs.set_attr(caller, ino(number), wanted.clone()),
@@ -225,7 +226,7 @@ impl fuser::Filesystem for Mount {
         reply: ReplyEntry,
     ) {
         let name = name.as_bytes().to_vec();
-        self.0.run(
+        self.0.act(
             request,
             reply,
             move |vfs, caller| vfs.mknod(caller, ino(parent), &name, mode, rdev),
@@ -243,23 +244,23 @@ impl fuser::Filesystem for Mount {
         reply: ReplyEntry,
     ) {
         let name = name.as_bytes().to_vec();
-        self.0.run(request, reply, move |vfs, caller| vfs.mkdir(caller, ino(parent), &name, mode), entry);
+        self.0.act(request, reply, move |vfs, caller| vfs.mkdir(caller, ino(parent), &name, mode), entry);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.as_bytes().to_vec();
-        self.0.run(request, reply, move |vfs, _| vfs.unlink(ino(parent), &name), done);
+        self.0.act(request, reply, move |vfs, _| vfs.unlink(ino(parent), &name), done);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.as_bytes().to_vec();
-        self.0.run(request, reply, move |vfs, caller| vfs.rmdir(caller, ino(parent), &name), done);
+        self.0.act(request, reply, move |vfs, caller| vfs.rmdir(caller, ino(parent), &name), done);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let name = name.as_bytes().to_vec();
         let target = target.as_os_str().as_bytes().to_vec();
-        self.0.run(
+        self.0.act(
             request,
             reply,
             move |vfs, caller| vfs.symlink(caller, ino(parent), &name, &target),
@@ -279,7 +280,7 @@ impl fuser::Filesystem for Mount {
     ) {
         let Some(mode) = rename_mode(flags) else { return reply.refuse(Errno::EINVAL) };
         let (name, new_name) = (name.as_bytes().to_vec(), new_name.as_bytes().to_vec());
-        self.0.run(
+        self.0.act(
             request,
             reply,
             move |vfs, caller| vfs.rename(caller, (ino(parent), &name), (ino(new_parent), &new_name), mode),
@@ -289,11 +290,17 @@ impl fuser::Filesystem for Mount {
 
     fn link(&self, request: &Request, number: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.as_bytes().to_vec();
-        self.0.run(request, reply, move |vfs, _| vfs.link(ino(number), ino(parent), &name), entry);
+        self.0.act(request, reply, move |vfs, _| vfs.link(ino(number), ino(parent), &name), entry);
     }
 
     fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.0.run(request, reply, move |vfs, caller| vfs.open(caller, ino(number), flags.0), answer_open);
+        let call = move |vfs: &vfs::Vfs, caller: &vfs::Caller| vfs.open(caller, ino(number), flags.0);
+        match flags.acc_mode() {
+            OpenAccMode::O_RDONLY if flags.0 & libc::O_TRUNC == 0 => {
+                self.0.run(request, reply, call, answer_open);
+            }
+            _ => self.0.act(request, reply, call, answer_open),
+        }
     }
 
     fn create(
@@ -307,7 +314,7 @@ impl fuser::Filesystem for Mount {
         reply: ReplyCreate,
     ) {
         let name = name.as_bytes().to_vec();
-        self.0.run(
+        self.0.act(
             request,
             reply,
             move |vfs, caller| vfs.create(caller, ino(parent), &name, mode, flags),
@@ -328,7 +335,7 @@ impl fuser::Filesystem for Mount {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -342,24 +349,23 @@ impl fuser::Filesystem for Mount {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            match self.0.vfs.read(handle(fh), offset, &mut buffer[..size]) {
+            match self.0.at_once(|| self.0.vfs.read(handle(fh), offset, &mut buffer[..size])) {
                 Ok(ReadAnswer::Ready(count)) => reply.data(&buffer[..count]),
                 Ok(ReadAnswer::Later(reader)) => {
                     let shared = self.0.clone();
                     self.0.runtime.spawn(async move {
                         match shared.stream(handle(fh), reader, offset, size).await {
                             Ok(bytes) => reply.data(&bytes),
-                            Err(error) => {
-                                log(&error);
-                                reply.error(errno(&error));
-                            }
+                            Err(error) => refuse(reply, &error),
                         }
                     });
                 }
-                Err(error) => {
-                    log(&error);
-                    reply.error(errno(&error));
+                Err(error) if error.kind() == Kind::WouldBlock => {
+                    let read =
+                        move |vfs: &vfs::Vfs, _: &vfs::Caller| vfs.read_apart(handle(fh), offset, size);
+                    self.0.run_apart(request, reply, read, |_, reply, bytes| reply.data(&bytes));
                 }
+                Err(error) => refuse(reply, &error),
             }
         });
     }
@@ -377,25 +383,26 @@ impl fuser::Filesystem for Mount {
         reply: ReplyWrite,
     ) {
         let caller = vfs::Caller { uid: request.uid(), gid: request.gid(), wait: vfs::Wait::Allowed };
-        let vfs = &self.0.vfs;
-        let written = vfs.write(handle(fh), offset, data).and_then(|()| {
-            if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-                vfs.drop_set_id(&caller, ino(number))?;
+        let kills = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let write = move |vfs: &vfs::Vfs, caller: &vfs::Caller, data: &[u8]| {
+            vfs.write(handle(fh), offset, data)?;
+            if kills { vfs.drop_set_id(caller, ino(number)) } else { Ok(()) }
+        };
+        // A request is at most `MAX_IO` long.
+        let length = data.len() as u32;
+        match self.0.at_once(|| write(&self.0.vfs, &caller, data)) {
+            Ok(()) => reply.written(length),
+            Err(error) if error.kind() == Kind::WouldBlock => {
+                let data = data.to_vec();
+                let again = move |vfs: &vfs::Vfs, caller: &vfs::Caller| write(vfs, caller, &data);
+                self.0.run_apart(request, reply, again, move |_, reply, ()| reply.written(length));
             }
-            Ok(())
-        });
-        match written {
-            // A request is at most `MAX_IO` long.
-            Ok(()) => reply.written(data.len() as u32),
-            Err(error) => {
-                log(&error);
-                reply.error(errno(&error));
-            }
+            Err(error) => refuse(reply, &error),
         }
     }
 
     fn flush(&self, request: &Request, _ino: INodeNo, fh: FileHandle, _lock: LockOwner, reply: ReplyEmpty) {
-        self.0.run(request, reply, move |vfs, caller| vfs.flush(caller, handle(fh)), done);
+        self.0.act(request, reply, move |vfs, caller| vfs.flush(caller, handle(fh)), done);
     }
 
     fn release(
@@ -408,7 +415,7 @@ impl fuser::Filesystem for Mount {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.run(
+        self.0.act(
             request,
             reply,
             move |vfs, caller| vfs.release(caller, handle(fh)),
@@ -453,10 +460,7 @@ impl fuser::Filesystem for Mount {
                 });
                 match listed {
                     Ok(()) => reply.ok(),
-                    Err(error) => {
-                        log(&error);
-                        reply.error(errno(&error));
-                    }
+                    Err(error) => refuse(reply, &error),
                 }
             },
         );
@@ -483,10 +487,7 @@ impl fuser::Filesystem for Mount {
                 });
                 match listed {
                     Ok(()) => reply.ok(),
-                    Err(error) => {
-                        log(&error);
-                        reply.error(errno(&error));
-                    }
+                    Err(error) => refuse(reply, &error),
                 }
             },
         );
@@ -531,7 +532,7 @@ impl fuser::Filesystem for Mount {
         reply: ReplyEmpty,
     ) {
         let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
-        self.0.run(request, reply, move |vfs, _| vfs.set_xattr(ino(number), &name, &value, flags), done);
+        self.0.act(request, reply, move |vfs, _| vfs.set_xattr(ino(number), &name, &value, flags), done);
     }
 
     fn getxattr(&self, request: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -555,7 +556,7 @@ impl fuser::Filesystem for Mount {
 
     fn removexattr(&self, request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.as_bytes().to_vec();
-        self.0.run(request, reply, move |vfs, _| vfs.remove_xattr(ino(number), &name), done);
+        self.0.act(request, reply, move |vfs, _| vfs.remove_xattr(ino(number), &name), done);
     }
 
     /// The kernel checks permissions itself (`default_permissions`).
@@ -573,7 +574,7 @@ impl fuser::Filesystem for Mount {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.0.run(request, reply, move |vfs, _| vfs.fallocate(handle(fh), mode, offset, length), done);
+        self.0.act(request, reply, move |vfs, _| vfs.fallocate(handle(fh), mode, offset, length), done);
     }
 
     fn lseek(

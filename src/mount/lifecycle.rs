@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// Threads that may wait for slow tiers and disks.
-const WAITING_THREADS: usize = 64;
+const WAITING_THREADS: usize = 512;
 /// Threads that take the kernel's requests, at least: one that waits for a disk must not hold up all.
 const SERVING_THREADS: usize = 4;
 

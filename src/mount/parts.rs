@@ -127,7 +127,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         invalidate,
         is_open: Arc::new(move |ino| opened.is_open(ino)),
         while_unwritten: Arc::new(move |ino, act| written.while_unwritten(ino, act)),
-        while_names_stand: Arc::new(move |act| renamed.while_names_stand(act)),
+        while_names_stand: Arc::new(move |tier, act| renamed.while_names_stand(tier, act)),
         host: host_name(),
         defaults,
         limits: Default::default(),

@@ -115,6 +115,7 @@ fn open_directory(
         capacity: config.capacity,
         expected: row.mark.clone(),
         writing,
+        deadline: config.deadline,
     };
     let directory = DirectoryTier::open(options, clock.clone())?;
     let meter = Arc::new(TierMeter::default());

@@ -7,7 +7,7 @@ use crate::mover::MoverParts;
 use crate::mover::status::Counters;
 use crate::mover::stores::Stores;
 use crate::policy::placement::Rules;
-use crate::tier::Tier;
+use crate::tier::{Patience, Tier};
 use crate::types::{Generation, Ino, Invalidation, Key, TierId, Timestamp, Version};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
@@ -25,8 +25,8 @@ pub type IsOpen = Arc<dyn Fn(Ino) -> bool + Send + Sync>;
 /// Runs the act while no program can open the inode or end writing to it; false, without running it, if one writes to it now.
 pub type WhileUnwritten = Arc<dyn Fn(Ino, &mut dyn FnMut()) -> bool + Send + Sync>;
 
-/// Runs the act while no rename is between its native moves and their rows.
-pub type WhileNamesStand = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
+/// Runs the act while no rename is between its native moves on the tier and their rows.
+pub type WhileNamesStand = Arc<dyn Fn(TierId, &mut dyn FnMut()) + Send + Sync>;
 
 /// Shared by the loop and its jobs.
 pub(crate) struct Context {
@@ -119,10 +119,10 @@ impl Context {
         result
     }
 
-    /// Runs `act` while no rename puts anything under a native key.
-    pub(crate) fn names_stand<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Runs `act` while no rename puts anything under a native key of `tier`.
+    pub(crate) fn names_stand<T>(&self, tier: TierId, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let (mut act, mut result) = (Some(act), None);
-        (self.while_names_stand)(&mut || result = act.take().map(|act| act()));
+        (self.while_names_stand)(tier, &mut || result = act.take().map(|act| act()));
         result.unwrap_or_else(|| Err(Error::new(Kind::Interrupted, "the mount is going")))
     }
 
@@ -134,7 +134,8 @@ impl Context {
         let context = Arc::clone(self);
         let running = Running::new(&self.blocking);
         let task = move || {
-            let result = work(&context);
+            // A tier that does not answer must not keep the thread that others need: the job comes back later.
+            let result = Patience::Brief.during(|| work(&context));
             drop(context);
             drop(running);
             result

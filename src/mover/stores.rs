@@ -95,7 +95,13 @@ impl Stores {
     pub(crate) fn keep_below_high_water(&self) -> Result<()> {
         for hot in self.hot.values() {
             let Some(resident) = hot.store.tier().resident() else { continue };
-            let usage = resident.usage()?;
+            let usage = match resident.usage() {
+                Ok(usage) => usage,
+                Err(error) => {
+                    tracing::debug!(tier = hot.store.tier().name(), %error, "what is used there is not known now");
+                    continue;
+                }
+            };
             let used = usage.total.saturating_sub(usage.free) as f64;
             let total = usage.total as f64;
             if total > 0.0 && used > hot.high_water * total {

@@ -21,6 +21,7 @@ mod probe;
 mod read;
 mod root;
 mod upload;
+mod watch;
 mod write;
 
 #[cfg(test)]
@@ -35,10 +36,12 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 use presence::Presence;
 use root::Root;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use watch::{Call, Watch};
 
 pub use presence::Mark;
 
@@ -86,6 +89,8 @@ pub struct DirectoryOptions {
     pub expected: Option<String>,
     /// Whether we may write.
     pub writing: Writing,
+    /// How long a caller waits while the tier does not answer.
+    pub deadline: Duration,
 }
 
 /// See the module.
@@ -97,7 +102,8 @@ pub struct DirectoryTier {
 #[derive(Debug)]
 struct Inner {
     options: DirectoryOptions,
-    presence: Presence,
+    presence: Arc<Presence>,
+    watch: Arc<Watch>,
     capabilities: RwLock<Probed>,
     listings: listing::Listings,
     /// Bytes that tierfs has stored here, when somebody counts them.
@@ -118,11 +124,15 @@ impl DirectoryTier {
     /// # Errors
     /// [`Kind::NotFound`], [`Kind::NotDirectory`], [`Kind::Denied`] of the root itself.
     pub fn open(options: DirectoryOptions, clock: Arc<dyn Clock>) -> Result<Self> {
-        let presence = Presence::open(&options, clock)?;
+        let presence = Arc::new(Presence::open(&options, clock.clone())?);
+        let asked = Arc::clone(&presence);
+        let probe = Box::new(move || asked.ask_server());
+        let watch = Arc::new(Watch::new(&options.name, options.deadline, clock, probe));
         let assumed = probe::assumed(None, options.kind);
         let inner = Inner {
             options,
             presence,
+            watch,
             capabilities: RwLock::new(Probed::Not(assumed)),
             listings: listing::Listings::default(),
             used: AtomicU64::new(0),
@@ -181,16 +191,38 @@ fn random_name() -> String {
     format!("{:032x}", rand::random::<u128>())
 }
 
+/// The root, for one call.
+struct Entered<'a> {
+    root: Arc<Root>,
+    _call: Call<'a>,
+}
+
+impl Entered<'_> {
+    /// For what outlasts the call.
+    fn share(&self) -> Arc<Root> {
+        Arc::clone(&self.root)
+    }
+}
+
+impl Deref for Entered<'_> {
+    type Target = Root;
+
+    fn deref(&self) -> &Root {
+        &self.root
+    }
+}
+
 impl Inner {
-    fn root(&self) -> Result<Arc<Root>> {
+    fn root(&self) -> Result<Entered<'_>> {
+        let call = self.watch.begin()?;
         let root = self.presence.root(&self.options)?;
         if matches!(*self.capabilities.read(), Probed::Not(_)) {
             self.try_out(&root)?;
         }
-        Ok(root)
+        Ok(Entered { root, _call: call })
     }
 
-    fn writable_root(&self) -> Result<Arc<Root>> {
+    fn writable_root(&self) -> Result<Entered<'_>> {
         if self.options.writing == Writing::Never {
             return Err(Kind::ReadOnly.into());
         }
@@ -205,6 +237,7 @@ impl Inner {
             }
             Writing::Never => probe::assumed(Some(root), self.options.kind),
         };
+        self.watch.set_networked(found.networked);
         *self.capabilities.write() = Probed::Done(found);
         Ok(())
     }

@@ -152,7 +152,7 @@ impl Tier for MemoryTier {
             case_sensitive: true,
             empty_directories: true,
             writable: true,
-            deferred_writes: false,
+            networked: false,
         }
     }
 

@@ -112,7 +112,7 @@ impl Tier for Restricted {
             xattrs: false,
             special_files: false,
             case_sensitive: false,
-            deferred_writes: true,
+            networked: true,
             ..self.inner.capabilities()
         }
     }

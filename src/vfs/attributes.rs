@@ -5,10 +5,14 @@ use super::io::without_set_id;
 use super::{Caller, Vfs};
 use crate::catalog::Inode;
 use crate::error::{Error, Kind, Result};
-use crate::tier::{Resident, Usage};
+use crate::tier::{Patience, Resident, Tier, Usage};
 use crate::types::{Attr, AttrChange, FileKind, Ino, Key, TimeChange, Timestamp};
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// How long a tier may take to say how full it is, where all are asked.
+const USAGE_SOON: Duration = Duration::from_secs(1);
 
 /// What a `setattr` asks for.
 #[derive(Clone, Debug, Default)]
@@ -152,15 +156,30 @@ impl Vfs {
         Usage { total: self.parts.blob_size, free: self.parts.blob_size, files: 0, files_free: 0 }
     }
 
+    fn usage_soon(&self, tier: &Arc<dyn Tier>) -> Option<Usage> {
+        let asked = tier.clone();
+        let ask =
+            move || Patience::Brief.during(|| asked.resident().and_then(|resident| resident.usage().ok()));
+        if !tier.capabilities().networked {
+            return ask();
+        }
+        let runtime = &self.parts.runtime;
+        let answer = async { tokio::time::timeout(USAGE_SOON, runtime.spawn_blocking(ask)).await };
+        runtime.block_on(answer).ok().and_then(Result::ok).flatten()
+    }
+
     fn usage_of_all(&self) -> Result<Usage> {
+        if Patience::current() == Patience::None && self.may_hang() {
+            return Err(Kind::WouldBlock.into());
+        }
         let mut devices = HashSet::new();
         let mut sum = Usage::default();
         for (_, tier) in self.parts.tiers.iter() {
             let usage = match tier.resident() {
-                Some(resident) if devices.insert(resident.device()) => match resident.usage() {
-                    Ok(usage) => usage,
-                    // An absent tier takes nothing from the others.
-                    Err(_) => continue,
+                // One that is absent, or does not answer, takes nothing from the others.
+                Some(resident) if devices.insert(resident.device()) => match self.usage_soon(tier) {
+                    Some(usage) => usage,
+                    None => continue,
                 },
                 Some(_) => continue,
                 None => self.blob_usage(),

@@ -5,6 +5,7 @@ use super::open_file::{Bytes, OpenFile, content_of};
 use super::{Caller, Vfs};
 use crate::data::Reader;
 use crate::error::{Error, Kind, Result};
+use crate::tier::Patience;
 use crate::types::Ino;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use std::fs::File;
@@ -23,8 +24,20 @@ pub enum ReadAnswer {
 impl Vfs {
     fn opened(&self, handle: FileHandle) -> Result<Arc<OpenFile>> {
         let handle = self.handles.file(handle)?;
-        let open = handle.node.file.lock().open.clone();
-        open.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "the handle is closed"))
+        let open = handle.node.file_soon()?.open.clone();
+        let open = open.ok_or_else(|| Error::new(Kind::Os(libc::EBADF), "the handle is closed"))?;
+        self.may_touch(&open)?;
+        Ok(open)
+    }
+
+    /// Whether this thread may make a call on what is open: it may hang.
+    pub(super) fn may_touch(&self, open: &OpenFile) -> Result<()> {
+        match open.tier() {
+            Some(tier) if Patience::current() == Patience::None && self.is_networked(tier) => {
+                Err(Kind::WouldBlock.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Reads at `offset` into `buffer`; fewer bytes only at the end of the file.
@@ -42,6 +55,19 @@ impl Vfs {
                 read_full(file, offset, buffer).map(ReadAnswer::Ready)
             }
         }
+    }
+
+    /// The same into a buffer of its own, on a thread that may wait.
+    ///
+    /// # Errors
+    /// As [`Vfs::read`].
+    pub fn read_apart(&self, handle: FileHandle, offset: u64, size: usize) -> Result<Vec<u8>> {
+        let open = self.opened(handle)?;
+        let file = open.file().ok_or(Kind::Stale)?;
+        let mut buffer = vec![0; size];
+        let count = read_full(file, offset, &mut buffer)?;
+        buffer.truncate(count);
+        Ok(buffer)
     }
 
     /// The bytes that a handle streams are gone from their key. If they only moved (a rename was made good

@@ -6,6 +6,7 @@ use crate::catalog::{Place, Replica, Writers};
 use crate::error::{Error, Kind, Result};
 use crate::tier::Resident;
 use crate::types::{Ino, TierId};
+use std::collections::BTreeSet;
 
 impl Vfs {
     /// Removes what lies under the native key of `name`, which was found taken. False if the name is not free, or what lies there
@@ -24,7 +25,7 @@ impl Vfs {
         let Some(row) = self.catalog().replica_at(place.id, name)? else { return Ok(false) };
         self.give_up(&row)?;
         // The mover looks and deletes while it holds this shared: it must not meet what is made next.
-        let _alone = self.rename.write();
+        let _alone = self.native_names.move_on(&BTreeSet::from([tier]));
         self.clear(resident, &place, name)
     }
 

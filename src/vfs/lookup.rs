@@ -75,9 +75,13 @@ impl Vfs {
         if attr.kind != FileKind::Regular {
             return Ok(attr);
         }
-        let open = node.file.lock().open.clone();
-        let content = match open.as_ref().filter(|open| open.is_written()).and_then(|open| open.file()) {
-            Some(file) => Some(content_of(file)?),
+        let open = node.file_soon()?.open.clone();
+        let written = open.as_ref().filter(|open| open.is_written());
+        let content = match written.and_then(|open| Some((open, open.file()?))) {
+            Some((open, file)) => {
+                self.may_touch(open)?;
+                Some(content_of(file)?)
+            }
             // Its writer outlives an earlier daemon: only the stage file knows.
             None if unclosed => self.staged_content(attr.ino)?,
             None => None,

@@ -2,12 +2,14 @@
 
 use super::open_file::OpenFile;
 use crate::catalog::{Content, PlaceId};
+use crate::error::{Kind, Result};
+use crate::tier::Patience;
 use crate::types::{Generation, Ino, Key};
 use foldhash::fast::RandomState;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 const SHARDS: usize = 64;
@@ -25,6 +27,10 @@ pub struct Node {
     pub turn: Mutex<()>,
     /// What is open; held for moments only.
     pub file: Mutex<FileState>,
+    /// Open handles. Changed while `file` is held, and read without it: a tier that hangs may hold up who has it.
+    pub handles: AtomicU32,
+    /// All handles are closed, but a mapping may go on writing. The same.
+    pub settling: AtomicBool,
     /// Path of the inode in the path epoch beside it.
     pub path: RwLock<Option<(u64, Arc<Key>)>>,
 }
@@ -80,11 +86,9 @@ fn within(then: Option<Duration>, now: Duration, window: Option<Duration>) -> bo
 pub struct FileState {
     /// The bytes all handles share, while there are handles.
     pub open: Option<Arc<OpenFile>>,
-    /// Handles.
-    pub handles: u32,
-    /// Of these, for writing.
+    /// Open handles for writing.
     pub writers: u32,
-    /// Of these, running programs.
+    /// Open handles of running programs.
     pub executing: u32,
     /// Content generation whose pages the kernel may keep.
     pub cached_generation: Option<Generation>,
@@ -92,8 +96,6 @@ pub struct FileState {
     pub told: Option<Content>,
     /// The staged generation is new: it must get its close row even if it never changes.
     pub must_close: bool,
-    /// All handles are closed, but a mapping may go on writing.
-    pub settling: bool,
 }
 
 impl Node {
@@ -105,14 +107,26 @@ impl Node {
             namespace: Mutex::default(),
             turn: Mutex::default(),
             file: Mutex::default(),
+            handles: AtomicU32::new(0),
+            settling: AtomicBool::new(false),
             path: RwLock::new(None),
         }
     }
 
     /// Whether any handle is open, or may be mapped though it is closed.
     pub fn is_open(&self) -> bool {
-        let state = self.file.lock();
-        state.handles > 0 || state.settling
+        self.handles.load(Ordering::Acquire) > 0 || self.settling.load(Ordering::Acquire)
+    }
+
+    /// What is open, for a thread that may not be able to wait for it.
+    ///
+    /// # Errors
+    /// [`Kind::WouldBlock`] if somebody has it, and this thread has no patience.
+    pub fn file_soon(&self) -> Result<MutexGuard<'_, FileState>> {
+        match Patience::current() {
+            Patience::None => self.file.try_lock().ok_or_else(|| Kind::WouldBlock.into()),
+            _ => Ok(self.file.lock()),
+        }
     }
 }
 
@@ -197,9 +211,9 @@ mod tests {
     fn an_open_file_is_kept() {
         let table = NodeTable::default();
         let node = table.remember(Ino(5));
-        node.file.lock().handles = 1;
+        node.handles.store(1, Ordering::Release);
         assert!(table.forget(Ino(5), 1).is_none());
-        node.file.lock().handles = 0;
+        node.handles.store(0, Ordering::Release);
         assert!(table.drop_if_unknown(&node));
     }
 

@@ -148,7 +148,7 @@ impl Vfs {
     fn add_handle(&self, state: &mut FileState, open: Arc<OpenFile>, handle: Handle) -> Opened {
         let writes = handle.writes;
         state.open = Some(open.clone());
-        state.handles += 1;
+        handle.node.handles.fetch_add(1, Ordering::AcqRel);
         state.writers += u32::from(writes);
         state.executing += u32::from(handle.executes);
         let keep_cache = state.cached_generation.replace(open.generation) == Some(open.generation);
@@ -156,14 +156,14 @@ impl Vfs {
         let passthrough = open.file().filter(|_| open.passes_through()).cloned();
         let close = match &open.bytes {
             _ if !writes => Close::Silent,
-            Bytes::Native { tier, .. } if !self.defers_writes(*tier) => Close::SilentIfPassthrough,
+            Bytes::Native { tier, .. } if !self.is_networked(*tier) => Close::SilentIfPassthrough,
             _ => Close::Told,
         };
         Opened { handle, id: open.id, passthrough, keep_cache, close }
     }
 
-    fn defers_writes(&self, tier: TierId) -> bool {
-        self.parts.tiers.find(tier).is_none_or(|tier| tier.capabilities().deferred_writes)
+    pub(super) fn is_networked(&self, tier: TierId) -> bool {
+        self.parts.tiers.find(tier).is_none_or(|tier| tier.capabilities().networked)
     }
 
     pub(super) fn open_file(&self, bytes: Bytes, generation: Generation) -> Arc<OpenFile> {
@@ -322,7 +322,7 @@ impl Vfs {
         let (Bytes::Native { file, tier } | Bytes::Staged { file, tier }) = &open.bytes else {
             return Ok(());
         };
-        if !self.defers_writes(*tier) {
+        if !self.is_networked(*tier) {
             return Ok(());
         }
         match caller.wait {
@@ -368,7 +368,9 @@ impl Vfs {
         let node = &handle.node;
         let mut state = node.file.lock();
         let open = state.open.clone();
-        state.handles -= 1;
+        // Never a moment in which it seems to be neither open nor closing.
+        node.settling.store(true, Ordering::Release);
+        let left = node.handles.fetch_sub(1, Ordering::AcqRel) - 1;
         state.executing -= u32::from(handle.executes);
         let mut result = Ok(());
         if handle.writes {
@@ -378,11 +380,13 @@ impl Vfs {
             }
         }
         let mut closed = None;
-        if state.handles == 0 {
+        let mut mapped = false;
+        if left == 0 {
             closed = state.open.take().map(|open| open.id);
-            state.settling = open.as_ref().is_some_and(|open| may_be_mapped(open));
+            mapped = open.as_ref().is_some_and(|open| may_be_mapped(open));
         }
-        let settle = state.settling.then_some(node.ino);
+        node.settling.store(mapped, Ordering::Release);
+        let settle = mapped.then_some(node.ino);
         drop(state);
         if let Some(open) = open.filter(|_| closed.is_some() && settle.is_none()) {
             result = result.and_then(|()| self.let_go(node, &open));
@@ -438,7 +442,7 @@ impl Vfs {
         }
         let speculative = self.catalog().inode(node.ino)?.state == WriteState::Writing && !state.must_close;
         let unchanged = state.told == Some(content_of(open.writable()?)?);
-        let last = state.handles == 0;
+        let last = node.handles.load(Ordering::Acquire) == 0;
         if last && speculative && unchanged {
             return if may_be_mapped(open) { Ok(()) } else { self.revert(node.ino) };
         }

@@ -76,6 +76,14 @@ impl OpenFile {
         }
     }
 
+    /// The tier whose file it is, if it is a file.
+    pub fn tier(&self) -> Option<TierId> {
+        match &self.bytes {
+            Bytes::Native { tier, .. } | Bytes::Staged { tier, .. } | Bytes::Hot { tier, .. } => Some(*tier),
+            Bytes::Streamed(_) => None,
+        }
+    }
+
     /// The local file of a handle that may write.
     pub fn writable(&self) -> Result<&Arc<File>> {
         match &self.bytes {

@@ -4,7 +4,7 @@ use super::node::{Node, PlaceState};
 use super::{Caller, Vfs};
 use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing};
 use crate::error::{Error, Kind, Result};
-use crate::tier::{Entry, Object, Page, Resident, Tier};
+use crate::tier::{Entry, Object, Page, Patience, Resident, Tier};
 use crate::types::{FileKind, Ino, Invalidation, Key, TierId, Timestamp};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +35,10 @@ impl Vfs {
             if !has_say && place.key == *self.path_of(dir)? {
                 continue;
             }
-            match self.look_at(caller, dir, place, name, &path) {
+            match self
+                .patience_for(place, dir, name)?
+                .at_most(|| self.look_at(caller, dir, place, name, &path))
+            {
                 Ok(()) => {
                     dir.namespace.lock().places.entry(place.id).or_default().looked_at(name, now);
                 }
@@ -44,6 +47,12 @@ impl Vfs {
             }
         }
         Ok(())
+    }
+
+    /// What is known anyway is not waited for where a tier is known not to answer.
+    fn patience_for(&self, place: &Place, dir: &Node, name: &[u8]) -> Result<Patience> {
+        let known = self.is_networked(place.tier) && self.catalog().lookup(dir.ino, name)?.is_some();
+        Ok(if known { Patience::Brief } else { Patience::Deadline })
     }
 
     /// A tier failed: fine if the name is known anyway or the tier has no say in it.
@@ -65,7 +74,7 @@ impl Vfs {
     }
 
     fn look_at_file(&self, resident: &dyn Resident, place: &Place, name: &[u8], path: &Key) -> Result<()> {
-        let still = self.rename.read();
+        let still = self.native_names.stand(place.tier);
         let began = self.now();
         let object = found(resident.stat(&place.key.join(name)?))?;
         if self.is_known(place, name, object.as_ref())? {
@@ -207,10 +216,11 @@ impl Vfs {
             if self.is_whole(dir, place, window) {
                 continue;
             }
+            let patience = if place.listed { Patience::Brief } else { Patience::Deadline };
             let result = match self.resident(place.tier) {
-                Some(resident) => {
+                Some(resident) => patience.at_most(|| {
                     self.list(dir, place, &path, |from| resident.read_directory(&place.key, from, PAGE))
-                }
+                }),
                 None => {
                     let tier = self.parts.tiers.get(place.tier)?;
                     self.list(dir, place, &path, |from| {
@@ -291,7 +301,7 @@ impl Vfs {
             found.push(Found { entry, standing: self.standing(place.tier, &path, entry.object.kind) });
             seen.insert(entry.name.clone());
         }
-        let still = self.rename.read();
+        let still = self.native_names.stand(place.tier);
         let observed = self.catalog().observe(&self.observation(place, began, found, Scope::Found))?;
         drop(still);
         self.tell(&observed);
@@ -306,7 +316,7 @@ impl Vfs {
         began: Timestamp,
     ) -> Result<()> {
         let scope = Scope::All { seen, version: None };
-        let still = self.rename.read();
+        let still = self.native_names.stand(place.tier);
         let observed = self.catalog().observe(&self.observation(place, began, Vec::new(), scope))?;
         drop(still);
         let mut state = dir.namespace.lock();

@@ -1,6 +1,7 @@
 //! rename: one catalog transaction, with rename(2) in the same call where a healthy directory tier
 //! has the bytes. Nothing is copied before the answer.
 
+use super::names::Moving;
 use super::node::Node;
 use super::open_file::{Bytes, Place};
 use super::{Caller, Vfs};
@@ -9,6 +10,7 @@ use crate::data::lease::no_writers;
 use crate::error::{Kind, Result};
 use crate::tier::{Access, RenameMode, Resident};
 use crate::types::{FileKind, Ino, Key, TierId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -45,8 +47,7 @@ impl Vfs {
         for node in &nodes {
             turns.push(self.turn(caller, node)?);
         }
-        let exclusive = self.rename.write();
-        let plan = self.plan(&from, &to, &source, target.as_ref(), mode)?;
+        let (plan, exclusive) = self.plan_alone(&from, &to, &source, target.as_ref(), mode)?;
         let intent = self.catalog().begin_rename(&plan)?;
         crate::failpoint::pass("rename_intended");
         if let Err(error) = self.move_natively(&plan) {
@@ -72,6 +73,30 @@ impl Vfs {
             None => self.keep_emptied(parent),
         }
         Ok(())
+    }
+
+    /// The plan, and the tiers it moves anything on, held exclusively.
+    fn plan_alone(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        source: &Inode,
+        target: Option<&Inode>,
+        mode: RenameMode,
+    ) -> Result<(RenamePlan, Moving<'_>)> {
+        // As far as that can be told without a look at what is there.
+        let homes = [from, to].into_iter().filter_map(|end| self.resident_home(&end.path));
+        let mut tiers: BTreeSet<TierId> = homes.map(|(tier, _)| tier).collect();
+        loop {
+            let exclusive = self.native_names.move_on(&tiers);
+            let plan = self.plan(from, to, source, target, mode)?;
+            let moving: BTreeSet<TierId> = plan.moves.iter().map(|step| step.tier).collect();
+            if moving.is_subset(&tiers) {
+                return Ok((plan, exclusive));
+            }
+            drop(exclusive);
+            tiers.extend(moving);
+        }
     }
 
     /// Files whose bytes or names change places, in the order in which their turns are taken.

@@ -37,7 +37,7 @@ impl Vfs {
         let Some(node) = self.nodes.find(ino) else { return Settled::Done };
         let Some(turn) = node.turn.try_lock() else { return Settled::NotYet };
         let mut state = node.file.lock();
-        if state.handles == 0 && !node.unlinked.load(Ordering::Acquire) {
+        if node.handles.load(Ordering::Acquire) == 0 && !node.unlinked.load(Ordering::Acquire) {
             match self.try_settle(&node, &mut state) {
                 Ok(Settled::NotYet) => return Settled::NotYet,
                 Ok(Settled::Done) => {}
@@ -46,7 +46,7 @@ impl Vfs {
                 }
             }
         }
-        state.settling = false;
+        node.settling.store(false, Ordering::Release);
         drop(state);
         drop(turn);
         self.forget_closed(&node);

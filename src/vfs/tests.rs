@@ -82,6 +82,7 @@ fn directory(root: &std::path::Path, name: &str, clock: &Arc<dyn Clock>) -> Arc<
         capacity: None,
         expected: None,
         writing: Writing::Allowed,
+        deadline: Duration::from_secs(60),
     };
     let tier = DirectoryTier::open(options, clock.clone()).unwrap();
     tier.claim().unwrap();

@@ -149,7 +149,7 @@ mod tests {
         case_sensitive: true,
         empty_directories: true,
         writable: true,
-        deferred_writes: false,
+        networked: false,
     };
 
     #[test]

@@ -53,11 +53,11 @@ pub(crate) async fn commit(
     let write_id = attrs::write_id(inode.attr.ino, generation, inode.attr_generation, act.native_ino());
     let attrs = attrs::of(context, inode, generation, target.tier.as_ref(), &write_id)?;
     let (ino, place, name, id) = (inode.attr.ino, target.place.id, target.name.clone(), write_id.clone());
-    let is_resident = target.tier.resident().is_some();
+    let (is_resident, tier) = (target.tier.resident().is_some(), target.place.tier);
     let begin = move |context: &Context| {
         let begin = || context.catalog.begin_commit(ino, place, &name, &id);
         // A rename that puts a file there natively must know of it, for it would be replaced.
-        if is_resident { context.names_stand(begin) } else { begin() }
+        if is_resident { context.names_stand(tier, begin) } else { begin() }
     };
     let begun = context.blocking(begin).await;
     match begun {

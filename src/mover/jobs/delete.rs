@@ -57,7 +57,7 @@ async fn delete_native(context: &Arc<Context>, row: Replica) -> Flow<()> {
         .blocking(move |context| {
             let tier = context.tier(doomed.tier)?;
             let resident = resident(tier.as_ref())?;
-            let stays = context.names_stand(|| delete_if_doomed(context, resident, &doomed))?;
+            let stays = context.names_stand(doomed.tier, || delete_if_doomed(context, resident, &doomed))?;
             if let Some((parent, _)) = doomed.key.split() {
                 found(resident.sync_directory(&parent))?;
             }

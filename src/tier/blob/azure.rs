@@ -132,7 +132,7 @@ impl Tier for AzureBlob {
             case_sensitive: true,
             empty_directories: true,
             writable: true,
-            deferred_writes: false,
+            networked: false,
         }
     }
 

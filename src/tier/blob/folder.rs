@@ -259,7 +259,7 @@ impl Tier for FolderBlob {
             case_sensitive: true,
             empty_directories: true,
             writable: true,
-            deferred_writes: false,
+            networked: false,
         }
     }
 

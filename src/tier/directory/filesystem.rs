@@ -44,8 +44,8 @@ fn name_of(magic: u64) -> String {
     known.map_or_else(|| format!("{magic:#x}"), |(_, name)| (*name).to_owned())
 }
 
-/// Whether writes may fail after they were taken, and close(2) says so: all but file systems of this machine.
-pub(super) fn defers_writes(name: &str) -> bool {
+/// Whether a server stands behind it, for all we know.
+pub(super) fn is_networked(name: &str) -> bool {
     !matches!(name, "ext4" | "xfs" | "btrfs" | "zfs" | "f2fs" | "tmpfs" | "ramfs" | "vfat" | "exfat")
 }
 
@@ -63,6 +63,6 @@ mod tests {
         assert_eq!(name_of(0x0BD0_0BD0), "lustre");
         assert_eq!(name_of(0x1234_5678), "0x12345678");
         assert!(is_smb(&name_of(0xFF53_4D42)));
-        assert!(defers_writes("nfs") && defers_writes("0x12345678") && !defers_writes("xfs"));
+        assert!(is_networked("nfs") && is_networked("0x12345678") && !is_networked("xfs"));
     }
 }

@@ -14,7 +14,6 @@ use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, statat};
 use rustix::io::Errno;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 /// Listings kept open between pages.
 const OPEN_LISTINGS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
@@ -75,7 +74,7 @@ fn start(root: &Root, dir: &Key) -> Result<Stream> {
 impl Inner {
     /// One page, of names that start with `prefix`.
     pub(super) fn page(&self, dir: &Key, prefix: &[u8], from: Option<&Cursor>, limit: usize) -> Result<Page> {
-        let root: Arc<Root> = self.root()?;
+        let root = self.root()?;
         let mut stream = match from {
             Some(cursor) => self.listings.resume(&root, dir, cursor)?,
             None => start(&root, dir)?,

@@ -56,10 +56,12 @@ impl Resident for DirectoryTier {
     }
 
     fn stat_open(&self, file: &File) -> Result<Object> {
+        let _call = self.inner.watch.begin()?;
         self.describe(&rustix::fs::fstat(file)?)
     }
 
     fn report_writes(&self, file: &File) -> Result<()> {
+        let _call = self.inner.watch.begin()?;
         let copy = file.try_clone()?.into_raw_fd();
         // SAFETY: the descriptor was made in the line above and is nobody else's.
         if unsafe { libc::close(copy) } == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
@@ -129,7 +131,7 @@ impl Resident for DirectoryTier {
     }
 
     fn set_attr_open(&self, file: &File, change: &AttrChange) -> Result<()> {
-        self.inner.writable_root()?;
+        let _root = self.inner.writable_root()?;
         attributes::change(file.as_fd(), FileKind::Regular, change, &self.inner.capabilities())
     }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::tier::absent;
 use crate::types::Key;
 use parking_lot::RwLock;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -93,6 +93,15 @@ impl Presence {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// Comes back when the server behind the root has said something, whatever that is.
+    pub(super) fn ask_server(&self) {
+        let Some(root) = self.state.read().root.clone() else { return };
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        if let Err(errno) = rustix::fs::statx(&*root, "", flags, StatxFlags::BASIC_STATS) {
+            tracing::debug!(%errno, "the root of a tier can't be looked at");
         }
     }
 

@@ -33,7 +33,7 @@ pub(super) fn assumed(root: Option<&Root>, kind: DirectoryKind) -> Capabilities 
         case_sensitive: !poor,
         empty_directories: true,
         writable: false,
-        deferred_writes: filesystem::defers_writes(&fs_type),
+        networked: filesystem::is_networked(&fs_type),
     }
 }
 
@@ -81,7 +81,7 @@ fn attempt(root: &Root, place: &Key) -> Result<Capabilities> {
         case_sensitive: root.stat(&place.join("case")?).is_err(),
         empty_directories: true,
         writable: true,
-        deferred_writes: filesystem::defers_writes(&filesystem::name(&file)),
+        networked: filesystem::is_networked(&filesystem::name(&file)),
     })
 }
 

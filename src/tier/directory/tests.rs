@@ -16,6 +16,7 @@ fn options(path: &Path) -> DirectoryOptions {
         capacity: None,
         expected: None,
         writing: Writing::Allowed,
+        deadline: Duration::from_secs(60),
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) struct DirectoryUpload(Arc<Shared>);
 
 impl DirectoryUpload {
     pub(super) fn start(inner: Arc<Inner>, key: Key) -> Result<Self> {
-        let draft = Draft::file(inner.writable_root()?)?;
+        let draft = Draft::file(inner.writable_root()?.share())?;
         let file = draft.open_file()?.try_clone()?;
         let state = State { draft: Some(draft), blocks: BTreeMap::new(), committed: None };
         Ok(Self(Arc::new(Shared { inner, key, state: Mutex::new(state), file })))

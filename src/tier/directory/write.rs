@@ -93,7 +93,7 @@ impl Inner {
     ) -> Result<Version> {
         let root = self.writable_root()?;
         check(&root, key, condition)?;
-        let mut draft = Draft::file(root)?;
+        let mut draft = Draft::file(root.share())?;
         std::io::Write::write_all(&mut draft.open_file()?, bytes)?;
         draft.place(self, key, attrs, condition)
     }
@@ -111,7 +111,7 @@ impl Inner {
         if matches!(special, Special::Directory) {
             return self.put_directory(&root, key, attrs, condition);
         }
-        Draft::special(root, special)?.place(self, key, attrs, condition)
+        Draft::special(root.share(), special)?.place(self, key, attrs, condition)
     }
 
     /// A directory can't be renamed over another, and needs not: the one there takes the attributes.
@@ -163,7 +163,7 @@ impl Inner {
         let source = self.open_source(&root, from)?;
         expect(&source, version)?;
         check(&root, to, condition)?;
-        let mut draft = Draft::file(root)?;
+        let mut draft = Draft::file(root.share())?;
         copy_bytes(&source, draft.open_file()?)?;
         expect(&source, version)?;
         draft.place(self, to, attrs, condition)

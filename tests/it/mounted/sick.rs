@@ -1,9 +1,12 @@
 //! Tiers that go away or hang.
 
-use crate::support::{Mount, Proxy, Tiers, noise, wait};
+use crate::support::{Mode, Mount, Proxy, Tiers, noise, wait};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// Something mounted over a directory, taken away when dropped.
 struct Over<'a>(&'a Path);
@@ -90,4 +93,146 @@ fn a_sick_tier_stays_alone() {
     assert!(!waiting.is_finished(), "Blob hangs, so its reader waits");
     proxy.release();
     assert_eq!(waiting.join().expect("a reader").expect("a read after all"), b"cold");
+}
+
+/// A directory behind a server that can be stopped: a bindfs mount.
+struct Served {
+    server: Child,
+    path: PathBuf,
+}
+
+impl Served {
+    fn at(path: &Path) -> Self {
+        let behind = path.with_extension("behind");
+        fs::create_dir(&behind).expect("mkdir");
+        let server = Command::new("bindfs").arg("-f").arg(&behind).arg(path).spawn().expect("bindfs");
+        wait::until("the mount of the server", || wait::is_mounted(path));
+        Self { server, path: path.to_owned() }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.server), signal).expect("a signal");
+    }
+
+    /// From now on every call on the directory hangs.
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.go_on();
+        crate::support::mount::detach(&self.path);
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Runs what must not hang.
+fn soon<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, answer) = mpsc::channel();
+    std::thread::spawn(move || done.send(act()));
+    answer.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what} hangs"))
+}
+
+const HANGING: usize = 40;
+
+/// Programs that need the share, in every way.
+fn need_the_share(root: &Path) -> Vec<std::thread::JoinHandle<std::io::Result<()>>> {
+    let work = |i: usize, root: PathBuf| match i % 8 {
+        0 => fs::metadata(root.join(format!("unknown{i}"))).map(drop),
+        1 => fs::read(root.join("known")).map(drop),
+        2 => fs::write(root.join(format!("new{i}")), "new"),
+        3 => fs::rename(root.join(format!("old{i}")), root.join(format!("renamed{i}"))),
+        4 => fs::remove_file(root.join(format!("doomed{i}"))),
+        5 => fs::create_dir(root.join(format!("dir{i}"))),
+        6 => fs::read_dir(&root).map(|names| names.for_each(drop)),
+        _ => fs::set_permissions(root.join("known"), std::os::unix::fs::PermissionsExt::from_mode(0o600)),
+    };
+    let spawn = |i| {
+        let root = root.to_owned();
+        std::thread::spawn(move || work(i, root))
+    };
+    (0..HANGING).map(spawn).collect()
+}
+
+#[test]
+fn a_directory_tier_that_hangs_stays_alone() {
+    for mode in [Mode::Passthrough, Mode::Ordinary] {
+        let tiers = Tiers::with_azurite();
+        let served = Served::at(&tiers.share);
+        let mount = Mount::of(&tiers).mode(mode).share_key("deadline = \"3s\"").start();
+        for directory in ["share", "share/sub", "blob", "d"] {
+            fs::create_dir(mount.path(directory)).expect("mkdir");
+        }
+        let share = mount.path("share");
+        fs::write(share.join("known"), "known").expect("a write");
+        for i in 0..HANGING {
+            fs::write(share.join(format!("old{i}")), "old").expect("a write");
+            fs::write(share.join(format!("doomed{i}")), "doomed").expect("a write");
+        }
+        fs::write(mount.path("blob/before"), "before").expect("a write");
+        mount.flush();
+
+        served.stop();
+        let hanging = need_the_share(&share);
+        let (scratch, blob) = (mount.path("d"), mount.path("blob"));
+        soon("the rest of the mount", move || {
+            for i in 0..40 {
+                let (new, named) = (scratch.join(format!("new{i}")), scratch.join(format!("named{i}")));
+                fs::write(&new, "scratch goes on").expect("a write");
+                fs::rename(&new, &named).expect("a rename");
+                assert_eq!(fs::read(&named).expect("a read"), b"scratch goes on");
+                fs::write(blob.join(format!("f{i}")), "Blob goes on").expect("a write");
+                assert_eq!(fs::read(blob.join("before")).expect("a read"), b"before");
+            }
+        });
+        let flushed = mount.path("blob");
+        assert!(mount.try_tierfs(&["flush", &flushed.to_string_lossy()]).status.success(), "{}", mount.log());
+        assert_eq!(tiers.expect_blob("blob/f39"), b"Blob goes on");
+        let root = mount.root().to_owned();
+        let size = soon("df", move || rustix::fs::statvfs(&root).expect("statvfs"));
+        assert!(size.f_blocks > 0);
+        // Not beside the others: the kernel has locked their directory for one that hangs.
+        let late = share.join("sub/late");
+        let refused = soon("one more call", move || fs::write(late, "late"));
+        assert_eq!(refused.expect_err("nobody answers").raw_os_error(), Some(libc::ETIMEDOUT));
+        let known = share.join("known");
+        assert_eq!(soon("what is known", move || fs::metadata(known)).expect("a stat").len(), 5);
+
+        served.go_on();
+        for (i, thread) in hanging.into_iter().enumerate() {
+            let ended = soon("who waited", move || thread.join().expect("no panic"));
+            let timed_out = ended.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ETIMEDOUT));
+            let unknown =
+                i % 8 == 0 && ended.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+            assert!(ended.is_ok() || timed_out || unknown, "{i}: {ended:?}");
+        }
+        fs::write(share.join("after"), "after").expect("all is well again");
+        assert_eq!(fs::read(tiers.share.join("share/after")).expect("at home"), b"after");
+        assert_eq!(fs::read(share.join("known")).expect("a read"), b"known");
+    }
+}
+
+#[test]
+fn a_mount_ends_though_a_tier_hangs() {
+    let tiers = Tiers::with_azurite();
+    let served = Served::at(&tiers.share);
+    let mut mount = Mount::of(&tiers).share_key("deadline = \"3s\"").start();
+    for directory in ["share", "blob"] {
+        fs::create_dir(mount.path(directory)).expect("mkdir");
+    }
+    served.stop();
+    let hanging = need_the_share(&mount.path("share"));
+    fs::write(mount.path("blob/f"), "dirty").expect("a write");
+    let status = mount.terminate();
+    assert_eq!(status.code(), Some(0), "{}", mount.log());
+    assert_eq!(tiers.expect_blob("blob/f"), b"dirty");
+    served.go_on();
+    hanging.into_iter().for_each(|thread| drop(thread.join()));
 }

@@ -172,7 +172,7 @@ impl World {
                 act();
                 true
             }),
-            while_names_stand: Arc::new(|act| act()),
+            while_names_stand: Arc::new(|_, act| act()),
             host: "vm1".into(),
             defaults: Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode: 0o755 },
             limits: Limits::default(),

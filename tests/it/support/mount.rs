@@ -66,6 +66,7 @@ pub struct MountBuilder<'a> {
     blob_url: Option<String>,
     blob_auth: Option<String>,
     blob_keys: String,
+    share_keys: String,
     environment: Vec<(String, String)>,
     options: Vec<String>,
 }
@@ -121,6 +122,13 @@ impl<'a> MountBuilder<'a> {
         self
     }
 
+    /// With a further line in `[tier.share]`.
+    pub fn share_key(mut self, line: &str) -> Self {
+        self.share_keys.push_str(line);
+        self.share_keys.push('\n');
+        self
+    }
+
     /// With a variable in the daemon's environment.
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
@@ -166,11 +174,12 @@ impl<'a> MountBuilder<'a> {
         let mut config = format!(
             "[mount]\ncatalog = \"sqlite://{place}/catalog.db\"\ncontrol = \"{place}/control.sock\"\nstage = \"scratch\"\n\
              {keys}\n[tier.scratch]\nkind = \"lustre\"\npath = \"{scratch}\"\n{revalidate}\n\
-             [tier.share]\nkind = \"azure-files\"\npath = \"{share}\"\n{revalidate}\n\
+             [tier.share]\nkind = \"azure-files\"\npath = \"{share}\"\n{revalidate}\n{share_keys}\
              [tier.blob]\nkind = \"blob\"\n{revalidate}",
             revalidate = self.revalidate,
             place = place.display(),
             keys = self.mount_keys,
+            share_keys = self.share_keys,
             scratch = self.tiers.scratch.display(),
             share = self.tiers.share.display(),
         );
@@ -217,6 +226,7 @@ impl Mount {
             blob_url: None,
             blob_auth: None,
             blob_keys: String::new(),
+            share_keys: String::new(),
             environment: Vec::new(),
             options: Vec::new(),
         }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tierfs::clock::{Clock, SystemClock};
 use tierfs::tier::{DirectoryKind, DirectoryOptions, DirectoryTier, MemoryTier, Tier, Writing};
 
@@ -45,6 +46,7 @@ pub fn options(path: &Path) -> DirectoryOptions {
         capacity: None,
         expected: None,
         writing: Writing::Allowed,
+        deadline: Duration::from_secs(60),
     }
 }
 
