@@ -7,6 +7,7 @@ mod create;
 mod give_up;
 mod import;
 mod link;
+mod lose;
 mod moved;
 mod observe;
 mod places;
