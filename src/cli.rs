@@ -17,6 +17,7 @@ pub mod paths;
 pub mod progress;
 pub mod say;
 pub mod text;
+pub mod tier;
 pub mod unmount;
 pub mod warm;
 
@@ -67,6 +68,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Flush(args) => flush::run(&args),
         Command::Warm(args) => warm::run(&args),
         Command::Path(args) => path::run(&args.file),
+        Command::Tier(args) => tier::run(&args.command),
     }
 }
 

@@ -1,14 +1,17 @@
 //! The composition root: the only place that knows every concrete type. Puts a mount together, serves
 //! it, and takes it apart without losing a byte.
 
+mod accept;
 mod daemon;
 mod lifecycle;
+mod offline;
 mod parts;
 mod status;
 mod tiers;
 mod warm;
 
 pub use lifecycle::run;
+pub use offline::Offline;
 
 use crate::catalog::{Catalog, Location};
 use crate::cli::options::MountOptions;

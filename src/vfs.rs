@@ -19,6 +19,7 @@ mod hidden;
 mod io;
 mod leftover;
 mod lookup;
+mod loss;
 mod natives;
 mod node;
 mod open;

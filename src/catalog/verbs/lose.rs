@@ -2,14 +2,19 @@
 
 use super::Catalog;
 use crate::catalog::tables::{ReplicaRow, Tx};
-use crate::catalog::{Inode, LostBytes, LostFile, Losses, Observed, PlaceId, Replica};
+use crate::catalog::{Inode, Losses, LostBytes, LostFile, Observed, Place, PlaceId, Replica};
 use crate::error::Result;
 use crate::types::{FileKind, Ino, Key, TierId, Timestamp};
 use rusqlite::{Row, params};
 
 impl Catalog {
     /// Keys of one tier and whoever answers for them, in an order of their own, after a place and a name.
-    pub fn replicas_on(&self, tier: TierId, after: &(PlaceId, Vec<u8>), limit: usize) -> Result<Vec<Replica>> {
+    pub fn replicas_on(
+        &self,
+        tier: TierId,
+        after: &(PlaceId, Vec<u8>),
+        limit: usize,
+    ) -> Result<Vec<Replica>> {
         self.engine.read(|tx| {
             let keys: Vec<(i64, Vec<u8>)> = tx.all(
                 "SELECT r.place, r.name FROM replica r JOIN place p ON p.id = r.place
@@ -24,6 +29,18 @@ impl Catalog {
                 }
             }
             Ok(replicas)
+        })
+    }
+
+    /// Directories of one tier, youngest first, before one of them.
+    pub fn places_on(&self, tier: TierId, before: PlaceId, limit: usize) -> Result<Vec<Place>> {
+        self.engine.read(|tx| {
+            let ids: Vec<i64> = tx.all(
+                "SELECT id FROM place WHERE tier = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
+                params![tier.0, before.0, i64::try_from(limit).unwrap_or(i64::MAX)],
+                |row| row.get(0),
+            )?;
+            ids.into_iter().map(|id| tx.to_place(id)).collect()
         })
     }
 
@@ -78,11 +95,18 @@ impl Catalog {
         })
     }
 
+    /// Position of the last lost file in the list, 0 if there is none.
+    pub fn last_lost(&self) -> Result<u64> {
+        self.engine.read(|tx| {
+            let last = tx.first("SELECT max(id) FROM lost", [], |row| row.get::<_, Option<i64>>(0))?;
+            Ok(last.flatten().unwrap_or(0).cast_unsigned())
+        })
+    }
+
     /// A person has seen the list up to this position: it need not be kept.
     pub fn forget_lost(&self, up_to: u64) -> Result<u64> {
-        self.engine.durable(|tx| {
-            Ok(tx.execute("DELETE FROM lost WHERE id <= ?1", [up_to.cast_signed()])? as u64)
-        })
+        self.engine
+            .durable(|tx| Ok(tx.execute("DELETE FROM lost WHERE id <= ?1", [up_to.cast_signed()])? as u64))
     }
 }
 

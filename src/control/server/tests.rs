@@ -82,6 +82,18 @@ impl Daemon for Fake {
         assert_eq!(query.limit, PAGE_MAX);
         Ok(ListPage { rows: vec![], next: Some("more".into()) })
     }
+
+    async fn accept_tier(&self, name: &str, _: FileSystem) -> Result<TierAccepted> {
+        Err(Error::new(Kind::Invalid, format!("tier {name} is there")))
+    }
+
+    async fn lost(&self, _: u64) -> Result<LostPage> {
+        Ok(LostPage::default())
+    }
+
+    async fn forget_lost(&self, _: u64) -> Result<u64> {
+        Ok(0)
+    }
 }
 
 struct Rig {
