@@ -23,6 +23,7 @@ mod check;
 mod cookie;
 mod engine;
 mod leftover;
+mod replace;
 mod schema;
 mod tables;
 mod verbs;
@@ -32,6 +33,7 @@ use crate::types::{Attr, FileKind, Generation, Ino, Key, Seq, TierId, Timestamp,
 use serde::{Deserialize, Serialize};
 
 pub use engine::Location;
+pub use replace::Replacement;
 pub use verbs::{Catalog, IntentId, stage_name};
 
 /// A row of `place`: a directory on a tier.

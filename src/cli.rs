@@ -15,6 +15,7 @@ pub mod options;
 pub mod path;
 pub mod paths;
 pub mod progress;
+pub mod rebuild;
 pub mod say;
 pub mod text;
 pub mod tier;
@@ -68,6 +69,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Flush(args) => flush::run(&args),
         Command::Warm(args) => warm::run(&args),
         Command::Path(args) => path::run(&args.file),
+        Command::Rebuild(args) => rebuild::run(&args),
         Command::Tier(args) => tier::run(&args.command),
     }
 }

@@ -6,12 +6,14 @@ mod daemon;
 mod lifecycle;
 mod offline;
 mod parts;
+mod rebuild;
 mod status;
 mod tiers;
 mod warm;
 
 pub use lifecycle::run;
 pub use offline::Offline;
+pub use rebuild::{Rebuild, Rebuilt, Replace};
 
 use crate::catalog::{Catalog, Location};
 use crate::cli::options::MountOptions;

@@ -4,5 +4,6 @@
 //! vfs, FUSE or commands.
 
 pub mod accept;
+pub mod takeover;
 
 pub use accept::{Accepted, FileSystem};

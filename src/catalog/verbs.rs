@@ -6,6 +6,7 @@ mod commit;
 mod create;
 mod give_up;
 mod import;
+mod inherit;
 mod link;
 mod lose;
 mod moved;
@@ -21,13 +22,14 @@ mod vanish;
 #[cfg(test)]
 mod tests;
 
-use super::engine::{Engine, Location};
+use super::engine::{Engine, Location, ids, open};
 use super::schema;
 use crate::catalog::{Inode, WriteState};
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::types::{Attr, FileKind, Generation, Ino, Timestamp};
 use parking_lot::Mutex;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -55,16 +57,29 @@ impl Catalog {
     /// `Invalid` if its schema is newer, `Corrupt`, `Busy` if another daemon holds it.
     pub fn open(location: &Location, clock: Arc<dyn Clock>) -> Result<Self> {
         let engine = Engine::open(location, clock, &schema::CURRENT)?;
-        let id = engine.write(|tx| {
-            if tx.find_inode(Ino::ROOT)?.is_none() {
-                tx.insert_inode(&root(tx.now()))?;
-            }
-            let fresh = format!("{:032x}", rand::random::<u128>());
-            tx.execute("INSERT INTO meta (key, value) VALUES ('id', ?1) ON CONFLICT DO NOTHING", [fresh])?;
-            let id = tx.first("SELECT value FROM meta WHERE key = 'id'", [], |row| row.get(0))?;
-            id.ok_or_else(|| super::tables::corrupt("the catalog has no id"))
-        })?;
+        let id = first_rows(&engine).map_err(|error| open::told(location, error))?;
+        if let Location::Sqlite(path) = location {
+            ids::add(path, &id)?;
+        }
         Ok(Self { engine, id, counted: Mutex::default() })
+    }
+
+    /// Ids of the catalogs that were at `path` before the last one, oldest first: stages of theirs may be left.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub fn former_ids(path: &Path) -> Result<Vec<String>> {
+        let mut known = ids::known(path)?;
+        known.pop();
+        Ok(known)
+    }
+
+    /// No stage of the catalog with this id is left.
+    ///
+    /// # Errors
+    /// If that can't be written down.
+    pub fn forget_id(path: &Path, id: &str) -> Result<()> {
+        ids::remove(path, id)
     }
 
     /// Random name of this catalog, made once; names its stage directories.
@@ -84,6 +99,19 @@ impl Catalog {
     pub fn sync(&self) -> Result<()> {
         self.engine.sync()
     }
+}
+
+/// The root and the id, made once; answers the id.
+fn first_rows(engine: &Engine) -> Result<String> {
+    engine.write(|tx| {
+        if tx.find_inode(Ino::ROOT)?.is_none() {
+            tx.insert_inode(&root(tx.now()))?;
+        }
+        let fresh = format!("{:032x}", rand::random::<u128>());
+        tx.execute("INSERT INTO meta (key, value) VALUES ('id', ?1) ON CONFLICT DO NOTHING", [fresh])?;
+        let id = tx.first("SELECT value FROM meta WHERE key = 'id'", [], |row| row.get(0))?;
+        id.ok_or_else(|| super::tables::corrupt("the catalog has no id"))
+    })
 }
 
 fn root(now: Timestamp) -> Inode {

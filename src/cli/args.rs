@@ -40,6 +40,8 @@ pub enum Command {
     Warm(WarmArgs),
     /// Print where the resident copy of FILE is on its tier
     Path(PathArgs),
+    /// Make a new catalog from the tiers in the place of a damaged one, which is kept
+    Rebuild(RebuildArgs),
     /// Say that a directory tier was wiped, or list what was lost with one
     Tier(TierArgs),
 }
@@ -233,6 +235,23 @@ pub struct PathsArgs {
 pub struct PathArgs {
     /// A file in a mount
     pub file: PathBuf,
+}
+
+/// `tierfs rebuild`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct RebuildArgs {
+    /// The config file
+    pub config: PathBuf,
+    /// Also if the catalog is sound: what only it knows, such as pending deletes, is forgotten
+    #[arg(long)]
+    pub force: bool,
+    /// Take over the stages of this catalog too; without it those of all that were at this path before
+    #[arg(long, value_name = "CATALOG_ID")]
+    pub from: Vec<String>,
+    /// This directory tier has no mark because it was wiped
+    #[arg(long, value_name = "TIER")]
+    pub wiped: Vec<String>,
 }
 
 /// `tierfs tier`

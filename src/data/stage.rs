@@ -51,7 +51,8 @@ pub struct StageStore {
     /// Used through [`StageStore::local`] only.
     unclaimed: Local,
     root: Key,
-    owner: Owner,
+    /// None: only to look.
+    owner: Option<Owner>,
     claim: Mutex<Claim>,
     is_claimed: AtomicBool,
     temporaries: AtomicU64,
@@ -169,6 +170,19 @@ impl StageStore {
         Ok(())
     }
 
+    /// Ids of all catalogs that have a stage on `tier`.
+    ///
+    /// # Errors
+    /// As the tier says; `Invalid` if it is not a directory.
+    pub fn ids(tier: Arc<dyn Tier>) -> Result<Vec<String>> {
+        let mut ids = Vec::new();
+        Local::new(tier)?.for_each(&Key::parse(claim::ROOT)?, |entry| {
+            ids.push(String::from_utf8_lossy(&entry.name).into_owned());
+            Ok(())
+        })?;
+        Ok(ids)
+    }
+
     /// Everything on the stage, for recovery.
     ///
     /// # Errors
@@ -196,6 +210,15 @@ impl StageStore {
             })?;
         }
         found.into_iter().map(|(name, staged)| self.described(name, staged)).collect()
+    }
+
+    /// Moves stage file `name` to the stage `to` of the same tier, where `new_name` must be free.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound`.
+    pub fn hand_over(&self, name: &[u8], to: &Self, new_name: &[u8]) -> Result<()> {
+        let new_key = to.prepare(new_name)?;
+        self.local()?.files()?.rename(&self.key(name)?, &new_key, RenameMode::NoReplace)
     }
 
     /// Moves the file at native key `from` of the same tier here, over what is at `name`.

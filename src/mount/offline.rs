@@ -14,6 +14,28 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
+/// Where the catalog of a config is kept.
+///
+/// # Errors
+/// [`Kind::Invalid`] if it is nowhere.
+pub(super) fn catalog_path(config: &Config) -> Result<&Path> {
+    match &config.mount.catalog {
+        crate::config::Catalog::Sqlite(path) => Ok(path),
+        crate::config::Catalog::Memory => Err(Error::new(
+            Kind::Invalid,
+            "a catalog in memory ends with its mount: there is nothing to repair",
+        )),
+    }
+}
+
+/// What tiers run on.
+///
+/// # Errors
+/// As the operating system says.
+pub(super) fn runtime() -> Result<Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
 /// See the module. While it lives, nobody else has the catalog.
 pub struct Offline {
     catalog: Arc<Catalog>,
@@ -40,7 +62,7 @@ impl Offline {
             let text = format!("there is no catalog {} yet: mount it first", path.display());
             return Err(Error::new(Kind::NotFound, text));
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let runtime = runtime()?;
         let _inside = runtime.enter();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let catalog = Arc::new(parts::open_catalog(&config.mount.catalog, &mut |_| {}, &clock)?);
@@ -74,15 +96,5 @@ impl Offline {
     /// If the catalog can't be written.
     pub fn forget_lost(&self, up_to: u64) -> Result<u64> {
         self.catalog.forget_lost(up_to)
-    }
-}
-
-fn catalog_path(config: &Config) -> Result<&Path> {
-    match &config.mount.catalog {
-        crate::config::Catalog::Sqlite(path) => Ok(path),
-        crate::config::Catalog::Memory => Err(Error::new(
-            Kind::Invalid,
-            "a catalog in memory ends with its mount: there is nothing to repair",
-        )),
     }
 }

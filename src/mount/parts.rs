@@ -81,6 +81,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
     let catalog = Arc::new(open_catalog(&config.mount.catalog, &mut *request.on_note, &clock)?);
     let writing = if request.options.read_only { Writing::Never } else { Writing::Allowed };
     let built = tiers::build(config, &catalog, &clock, writing).await?;
+    tell_abandoned(&config.mount.catalog, &built, &mut *request.on_note);
     let tiers = tiers::table(&built);
     let stages = tiers::stages(config, &built, &catalog, clock.as_ref(), writing)?;
     let hots = tiers::hots(config, &built, &clock, writing)?;
@@ -180,7 +181,7 @@ pub(super) fn open_catalog(
     Catalog::open(&location, clock.clone())
 }
 
-fn make_private_directory(path: &Path) -> Result<()> {
+pub(super) fn make_private_directory(path: &Path) -> Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -215,7 +216,7 @@ fn io_mode(config: &config::Config, wanted: Passthrough) -> Result<(IoMode, Stri
     }
 }
 
-fn defaults(options: &MountOptions) -> Defaults {
+pub(super) fn defaults(options: &MountOptions) -> Defaults {
     let umask = options.umask.unwrap_or(0o022);
     Defaults {
         uid: options.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
@@ -225,8 +226,22 @@ fn defaults(options: &MountOptions) -> Defaults {
     }
 }
 
-fn host_name() -> String {
+pub(super) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// A catalog that is gone may have left bytes on a stage that no home has.
+fn tell_abandoned(catalog: &config::Catalog, built: &[Built], note: &mut dyn FnMut(&str)) {
+    let config::Catalog::Sqlite(path) = catalog else { return };
+    for id in Catalog::former_ids(path).unwrap_or_default() {
+        let count = |one: &Built| super::rebuild::files_on(one, &id).unwrap_or_default();
+        let files: u64 = built.iter().filter(|one| one.directory.is_some()).map(count).sum();
+        if files > 0 {
+            note(&format!(
+                "{files} files are staged by a catalog that is gone ({id}); unmount, and `tierfs rebuild --force CONFIG` takes them over"
+            ));
+        }
+    }
 }
 
 fn tell_recovered(recovered: Recovered, note: &mut Box<dyn FnMut(&str) + Send>) {

@@ -162,7 +162,7 @@ pub fn table(built: &[Built]) -> Arc<Tiers> {
     Arc::new(Tiers::new(built.iter().map(|one| (one.row.id, one.tier.clone())).collect()))
 }
 
-/// Stages of every tier that some rule stages on, taken for this process.
+/// Stages of every tier that some rule stages on, or did, taken for this process.
 ///
 /// # Errors
 /// [`Kind::Busy`] if another daemon may be alive that owns one.
@@ -174,9 +174,12 @@ pub fn stages(
     writing: Writing,
 ) -> Result<HashMap<TierId, Arc<StageStore>>> {
     let owner = Owner::this_process(clock)?;
+    // The config may stage elsewhere by now.
+    let staging = catalog.staging()?;
     let mut stages = HashMap::new();
     for one in built {
-        if config.rules.iter().any(|rule| rule.stage == one.row.name) && may_be_written(one, writing) {
+        let named = config.rules.iter().any(|rule| rule.stage == one.row.name);
+        if (named || staging.contains(&one.row.id)) && may_be_written(one, writing) {
             let store = StageStore::claim_when_there(one.tier.clone(), catalog.id(), &owner)
                 .map_err(|error| error.context(format!("stage on tier {}", one.row.name)))?;
             stages.insert(one.row.id, Arc::new(store));

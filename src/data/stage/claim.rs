@@ -5,14 +5,14 @@ use crate::data::local::{self, FILE_MODE, Local};
 use crate::data::owner::{Owner, Standing};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Access, Tier};
-use crate::types::Key;
+use crate::types::{FileKind, Key};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-const ROOT: &str = ".tierfs/stage";
+pub(super) const ROOT: &str = ".tierfs/stage";
 const OWNER: &str = "owner";
 const LOCK: &str = "lock";
 
@@ -29,7 +29,7 @@ impl StageStore {
     /// # Errors
     /// `Busy` if another daemon owns it and may be alive, `Invalid` if the tier is not a directory.
     pub fn claim(tier: Arc<dyn Tier>, catalog_id: &str, owner: &Owner) -> Result<Self> {
-        let store = Self::unclaimed(tier, catalog_id, owner)?;
+        let store = Self::unclaimed(tier, catalog_id, Some(owner))?;
         store.local()?;
         Ok(store)
     }
@@ -39,7 +39,7 @@ impl StageStore {
     /// # Errors
     /// As [`StageStore::claim`].
     pub fn claim_when_there(tier: Arc<dyn Tier>, catalog_id: &str, owner: &Owner) -> Result<Self> {
-        let store = Self::unclaimed(tier, catalog_id, owner)?;
+        let store = Self::unclaimed(tier, catalog_id, Some(owner))?;
         match store.local().map(drop) {
             Err(error) if error.kind() == Kind::Absent => {
                 tracing::error!(tier = store.tier().name(), %error, "its stage can't be used until it is back");
@@ -49,11 +49,21 @@ impl StageStore {
         Ok(store)
     }
 
-    fn unclaimed(tier: Arc<dyn Tier>, catalog_id: &str, owner: &Owner) -> Result<Self> {
+    /// The stage of `catalog_id`, whoever has it: only to be looked at.
+    ///
+    /// # Errors
+    /// `Invalid` if the tier is not a directory.
+    pub fn to_look_at(tier: Arc<dyn Tier>, catalog_id: &str) -> Result<Self> {
+        let store = Self::unclaimed(tier, catalog_id, None)?;
+        store.is_claimed.store(true, Ordering::Release);
+        Ok(store)
+    }
+
+    fn unclaimed(tier: Arc<dyn Tier>, catalog_id: &str, owner: Option<&Owner>) -> Result<Self> {
         Ok(Self {
             unclaimed: Local::new(tier)?,
             root: Key::parse(ROOT)?.join(catalog_id)?,
-            owner: owner.clone(),
+            owner: owner.cloned(),
             claim: Mutex::default(),
             is_claimed: AtomicBool::new(false),
             temporaries: AtomicU64::new(0),
@@ -85,12 +95,14 @@ impl StageStore {
 
     fn take(&self) -> Result<Claim> {
         let local = &self.unclaimed;
+        let looks = || Error::new(Kind::ReadOnly, "the stage is only looked at");
+        let owner = self.owner.as_ref().ok_or_else(looks)?;
         local.make_directory(&self.root.join(TEMPORARY)?)?;
         let lock = open_or_create(local, &self.root.join(LOCK)?)?;
         let locked = flock(&lock, FlockOperation::NonBlockingLockExclusive);
-        self.refuse_living_owner(&self.owner, locked == Err(rustix::io::Errno::WOULDBLOCK))?;
+        self.refuse_living_owner(owner, locked == Err(rustix::io::Errno::WOULDBLOCK))?;
         self.clear_temporaries()?;
-        let json = serde_json::to_vec(&self.owner)
+        let json = serde_json::to_vec(owner)
             .map_err(|error| Error::new(Kind::Corrupt, "write the owner file").with_source(error))?;
         local.write_small(&self.root.join(OWNER)?, &self.temporary()?, &json)?;
         self.sync_ancestors()?;
@@ -117,6 +129,33 @@ impl StageStore {
                 Err(Error::new(Kind::Busy, format!("{stage} is locked by {who}")))
             }
             Standing::Gone | Standing::Hidden => Ok(()),
+        }
+    }
+
+    /// Takes away what is left of a stage on which nothing lies any more; answers whether nothing did.
+    ///
+    /// # Errors
+    /// As the tier says.
+    pub fn dissolve(self) -> Result<bool> {
+        let files = self.unclaimed.files()?;
+        let mut directories = vec![self.root.clone()];
+        self.unclaimed.for_each(&self.root, |entry| {
+            if entry.object.kind == FileKind::Directory {
+                directories.push(self.root.join(&entry.name)?);
+            }
+            Ok(())
+        })?;
+        for directory in directories.iter().skip(1) {
+            match files.rmdir(directory) {
+                Err(error) if error.kind() == Kind::NotEmpty => return Ok(false),
+                other => other?,
+            }
+        }
+        self.unclaimed.remove(&self.root.join(OWNER)?)?;
+        self.unclaimed.remove(&self.root.join(LOCK)?)?;
+        match files.rmdir(&self.root) {
+            Err(error) if error.kind() == Kind::NotEmpty => Ok(false),
+            other => other.map(|()| true),
         }
     }
 
