@@ -237,8 +237,9 @@ fn tell_abandoned(catalog: &config::Catalog, built: &[Built], note: &mut dyn FnM
         let count = |one: &Built| super::rebuild::files_on(one, &id).unwrap_or_default();
         let files: u64 = built.iter().filter(|one| one.directory.is_some()).map(count).sum();
         if files > 0 {
+            let files = if files == 1 { "1 file is".to_owned() } else { format!("{files} files are") };
             note(&format!(
-                "{files} files are staged by a catalog that is gone ({id}); unmount, and `tierfs rebuild --force CONFIG` takes them over"
+                "{files} staged by a catalog that is gone ({id}); unmount, and `tierfs rebuild --force CONFIG` takes them over"
             ));
         }
     }

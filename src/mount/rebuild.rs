@@ -104,7 +104,7 @@ impl Rebuild<'_> {
     /// A mark that is not there was forgotten with the catalog: nothing else tells a tier that is not mounted.
     fn must_be_marked(&self, catalog: &Catalog, clock: &Arc<dyn Clock>) -> Result<()> {
         for tier in &self.config.tiers {
-            let Some(directory) = tiers::open(tier, catalog, clock, Writing::Allowed)?.directory else {
+            let Some(directory) = tiers::open(tier, catalog, clock, Writing::Never)?.directory else {
                 continue;
             };
             let is_marked = directory.as_found()?.claim()?.id.is_some();

@@ -114,7 +114,7 @@ fn examine(path: &Path, schema: &Schema) -> Result<Option<i64>> {
         return Err(damaged(path, "it is shorter than it says"));
     }
     let version = read_version(path, size).map_err(|e| match e.kind() {
-        Kind::Corrupt => damaged(path, &e.to_string()).with_source(e),
+        Kind::Corrupt => damaged(path, "its check fails").with_source(e),
         Kind::Invalid if was_ours => damaged(path, "another database lies in its place").with_source(e),
         _ => e.context(format_args!("can't read catalog {}", path.display())),
     })?;
@@ -161,7 +161,7 @@ pub(in crate::catalog) fn told(location: &super::Location, error: Error) -> Erro
 
 fn damage(path: &Path, error: Error) -> Error {
     match error.kind() {
-        Kind::Corrupt => damaged(path, &error.to_string()).with_source(error),
+        Kind::Corrupt => damaged(path, "its tables can't be read").with_source(error),
         _ => error,
     }
 }
@@ -191,7 +191,8 @@ fn read_version(path: &Path, size: u64) -> Result<Option<i64>> {
     if size <= CHECKED_WHOLE {
         let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         if verdict != "ok" {
-            return Err(Error::new(Kind::Corrupt, verdict));
+            let verdict: Vec<&str> = verdict.lines().map(|line| line.trim_matches(['*', ' '])).collect();
+            return Err(Error::new(Kind::Corrupt, verdict.join("; ")));
         }
     }
     Ok(Some(version))
