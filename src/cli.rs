@@ -9,6 +9,7 @@ pub mod detach;
 pub mod exit;
 pub mod failure;
 pub mod flush;
+pub mod fsck;
 pub mod log;
 pub mod mount;
 pub mod options;
@@ -69,6 +70,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Flush(args) => flush::run(&args),
         Command::Warm(args) => warm::run(&args),
         Command::Path(args) => path::run(&args.file),
+        Command::Fsck(args) => fsck::run(&args),
         Command::Rebuild(args) => rebuild::run(&args),
         Command::Tier(args) => tier::run(&args.command),
     }

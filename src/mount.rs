@@ -3,6 +3,7 @@
 
 mod accept;
 mod daemon;
+mod fsck;
 mod lifecycle;
 mod offline;
 mod parts;
@@ -11,6 +12,7 @@ mod status;
 mod tiers;
 mod warm;
 
+pub use fsck::{Fsck, Told, Verdict};
 pub use lifecycle::run;
 pub use offline::Offline;
 pub use rebuild::{Rebuild, Rebuilt, Replace};

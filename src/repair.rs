@@ -4,6 +4,7 @@
 //! vfs, FUSE or commands.
 
 pub mod accept;
+pub mod fsck;
 pub mod takeover;
 
 pub use accept::{Accepted, FileSystem};

@@ -4,6 +4,7 @@ mod attrs;
 mod bytes;
 mod commit;
 mod create;
+mod doubt;
 mod give_up;
 mod import;
 mod inherit;

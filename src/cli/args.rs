@@ -40,6 +40,8 @@ pub enum Command {
     Warm(WarmArgs),
     /// Print where the resident copy of FILE is on its tier
     Path(PathArgs),
+    /// Compare the catalog with the tiers; exit 1 if something is wrong
+    Fsck(FsckArgs),
     /// Make a new catalog from the tiers in the place of a damaged one, which is kept
     Rebuild(RebuildArgs),
     /// Say that a directory tier was wiped, or list what was lost with one
@@ -235,6 +237,20 @@ pub struct PathsArgs {
 pub struct PathArgs {
     /// A file in a mount
     pub file: PathBuf,
+}
+
+/// `tierfs fsck`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct FsckArgs {
+    /// The config file; it must not be mounted
+    pub config: PathBuf,
+    /// Mend what can be mended without losing a byte, and say what a person must decide; exit 1 if something is left
+    #[arg(long)]
+    pub repair: bool,
+    /// A JSON object a line: each finding, then the sums
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `tierfs rebuild`

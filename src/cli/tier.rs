@@ -7,6 +7,7 @@ use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{FileSystem, LostBytes, LostPage, LostRow, TierAccepted};
 use crate::control::target::Target;
 use crate::mount::Offline;
+use crate::tier::Writing;
 use std::path::Path;
 
 /// Does it.
@@ -40,7 +41,9 @@ impl Keeper {
         let config = mount::load(file)?;
         match Client::connect(&config.mount.control) {
             Ok(client) => Ok(Self::Daemon(Box::new(client))),
-            Err(ClientError::Nobody(_)) => Ok(Self::Nobody(Box::new(Offline::open(&config)?))),
+            Err(ClientError::Nobody(_)) => {
+                Ok(Self::Nobody(Box::new(Offline::open(&config, Writing::Allowed)?)))
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -38,11 +38,12 @@ pub(super) fn runtime() -> Result<Runtime> {
 
 /// See the module. While it lives, nobody else has the catalog.
 pub struct Offline {
-    catalog: Arc<Catalog>,
-    rules: Arc<Rules>,
-    built: Vec<Built>,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) built: Vec<Built>,
+    pub(super) clock: Arc<dyn Clock>,
     /// Dropped last: tiers run on it.
-    _runtime: Runtime,
+    pub(super) runtime: Runtime,
 }
 
 impl std::fmt::Debug for Offline {
@@ -52,25 +53,25 @@ impl std::fmt::Debug for Offline {
 }
 
 impl Offline {
-    /// Opens the catalog and every tier; nothing is written to a tier.
+    /// Opens the catalog and every tier.
     ///
     /// # Errors
     /// [`Kind::Busy`] while a daemon has it, [`Kind::NotFound`] if there is no catalog yet.
-    pub fn open(config: &Config) -> Result<Self> {
+    pub fn open(config: &Config, writing: Writing) -> Result<Self> {
         let path = catalog_path(config)?;
         if !path.exists() {
             let text = format!("there is no catalog {} yet: mount it first", path.display());
             return Err(Error::new(Kind::NotFound, text));
         }
         let runtime = runtime()?;
-        let _inside = runtime.enter();
+        let inside = runtime.enter();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let catalog = Arc::new(parts::open_catalog(&config.mount.catalog, &mut |_| {}, &clock)?);
-        let open = |tier| tiers::open(tier, &catalog, &clock, Writing::Allowed);
+        let open = |tier| tiers::open(tier, &catalog, &clock, writing);
         let built = config.tiers.iter().map(open).collect::<Result<Vec<_>>>()?;
         let rules = Arc::new(parts::rules(config, &built)?);
-        drop(_inside);
-        Ok(Self { catalog, rules, built, _runtime: runtime })
+        drop(inside);
+        Ok(Self { catalog, rules, built, clock, runtime })
     }
 
     /// Takes what is at the path of a tier now for the tier.

@@ -1,10 +1,9 @@
 //! The stores of `data` as the mover uses them: stages, hot copies, memory.
 
-use crate::catalog::{Replica, WriteState};
+use crate::catalog::Replica;
 use crate::data::{HotStore, Identity, MemoryBudget, Permit, StageStore, Staged};
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::types::TierId;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -131,11 +130,5 @@ fn sweep_one(context: &Context, stage: &StageStore, staged: &Staged) -> Result<b
 /// then the bytes are kept.
 fn is_at_home(context: &Context, staged: &Staged) -> Result<bool> {
     let Some(sidecar) = &staged.sidecar else { return Ok(false) };
-    let Some(inode) = found(context.catalog.inode(sidecar.ino))? else { return Ok(false) };
-    let replicas = context.catalog.replicas(sidecar.ino)?;
-    Ok(inode.state == WriteState::Clean
-        && sidecar.generation <= inode.generation
-        && replicas.iter().any(|replica| {
-            !replica.staged && replica.generation == inode.generation && replica.version.is_some()
-        }))
+    context.catalog.has_at_home(sidecar.ino, sidecar.generation)
 }

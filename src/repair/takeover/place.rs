@@ -89,9 +89,19 @@ impl Heir<'_> {
             let Some(place) = self.catalog.native_place(dir, tier)? else { continue };
             let began = self.now();
             let Some(object) = self.head(tier, &place.key.join(name)?).await? else { continue };
-            self.observe(&place, name, path, object, began)?;
+            self.observe(&place, name, path, Some(object), began)?;
         }
         Ok(())
+    }
+
+    /// Takes in what lies under a key now, or that nothing does.
+    pub(in crate::repair) async fn look_again(&self, place: PlaceId, name: &[u8]) -> Result<()> {
+        let place = self.catalog.place(place)?;
+        let Some(dir) = place.ino else { return Ok(()) };
+        let Some(path) = self.catalog.path(dir)? else { return Ok(()) };
+        let began = self.now();
+        let object = self.head(place.tier, &place.key.join(name)?).await?;
+        self.observe(&place, name, &path.join(name)?, object, began)
     }
 
     fn observe(
@@ -99,17 +109,19 @@ impl Heir<'_> {
         place: &Place,
         name: &[u8],
         path: &Key,
-        object: Object,
+        object: Option<Object>,
         began: crate::types::Timestamp,
     ) -> Result<()> {
         let tier = self.tier(place.tier)?;
-        let home = object.kind == FileKind::Directory || self.rules.rule(path).home == place.tier;
-        let standing = if home { Standing::Home } else { Standing::Foreign };
-        let entry = Entry { name: name.to_vec(), object };
+        let standing = |kind| match kind == FileKind::Directory || self.rules.rule(path).home == place.tier {
+            true => Standing::Home,
+            false => Standing::Foreign,
+        };
+        let entry = object.map(|object| Entry { name: name.to_vec(), object });
         self.catalog.observe(&Observation {
             place: place.id,
             began,
-            found: vec![Found { entry: &entry, standing }],
+            found: entry.iter().map(|entry| Found { entry, standing: standing(entry.object.kind) }).collect(),
             scope: Scope::Name(name),
             defaults: self.defaults,
             holds_owner_and_mode: tier.capabilities().owner_and_mode,
