@@ -8,3 +8,21 @@ pub mod fsck;
 pub mod takeover;
 
 pub use accept::{Accepted, FileSystem};
+
+use crate::catalog::{Catalog, Observed};
+use crate::error::{Kind, Result};
+
+/// Nobody has it mounted, so nobody holds what has just lost its last name.
+///
+/// # Errors
+/// As the catalog says.
+pub fn forget_nameless(catalog: &Catalog, observed: &Observed) -> Result<()> {
+    for (_, _, ino) in &observed.entries {
+        match catalog.drop_orphan(*ino) {
+            // It has another name, or is forgotten already.
+            Err(error) if matches!(error.kind(), Kind::Busy | Kind::NotFound) => {}
+            dropped => drop(dropped?),
+        }
+    }
+    Ok(())
+}

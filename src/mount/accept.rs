@@ -55,7 +55,11 @@ impl Accepting {
     ///
     /// # Errors
     /// As [`accept`].
-    pub fn run(&self, file_system: FileSystem, tell: &mut dyn FnMut(&Losses)) -> Result<TierAccepted> {
+    pub fn run(
+        &self,
+        file_system: FileSystem,
+        tell: &mut dyn FnMut(&Losses) -> Result<()>,
+    ) -> Result<TierAccepted> {
         let row = self.catalog.tiers()?.into_iter().find(|row| row.id == self.tier);
         let row = row.ok_or_else(|| Error::new(Kind::NotFound, "the catalog does not know the tier"))?;
         let listed_after = self.catalog.last_lost()?;
@@ -71,7 +75,7 @@ impl Accepting {
                     log(lost);
                 }
             }
-            tell(losses);
+            tell(losses)?;
             losses.spared.iter().try_for_each(|ino| self.go_on(*ino))
         })?;
         if let Some(stage) = &self.stage {

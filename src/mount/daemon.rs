@@ -265,7 +265,10 @@ impl Daemon for Live {
         let work = move |vfs: &Vfs, _: &Caller| {
             let busy = || Error::new(Kind::Busy, "a tier is being accepted already");
             let _alone = alone.try_lock().ok_or_else(busy)?;
-            accepting.run(file_system, &mut |losses| vfs.names_lost(&losses.observed))
+            accepting.run(file_system, &mut |losses| {
+                vfs.names_lost(&losses.observed);
+                Ok(())
+            })
         };
         let accepted = self.apart(work).await;
         // Home may show an older version of what is lost, and an accepted tier what others put there.

@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::control::protocol::{FileSystem, LostPage, TierAccepted};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::Rules;
+use crate::repair;
 use crate::tier::Writing;
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +81,7 @@ impl Offline {
     /// [`Kind::Invalid`] if the tier is there, or is not a directory.
     pub fn accept_tier(&self, name: &str, file_system: FileSystem) -> Result<TierAccepted> {
         let accepting = Accepting::offline(&self.catalog, &self.rules, &self.built, name)?;
-        accepting.run(file_system, &mut |_| {})
+        accepting.run(file_system, &mut |losses| repair::forget_nameless(&self.catalog, &losses.observed))
     }
 
     /// Files that were lost with a tier, after a position in the list.

@@ -96,7 +96,7 @@ pub enum Action {
     /// Do what the next mount would do first.
     Recover,
     /// Take over a staged file.
-    TakeOver(TierId, Staged),
+    TakeOver(TierId, Box<Staged>),
     /// Remove what dead fills left.
     Sweep(TierId),
     /// Queue the delete of a doomed key.

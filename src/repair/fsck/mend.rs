@@ -3,6 +3,7 @@
 use super::{Action, Scene};
 use crate::catalog::Losses;
 use crate::error::{Kind, Result};
+use crate::repair::forget_nameless;
 use crate::repair::takeover::{Estate, Heir, Taken, take_over};
 use crate::types::{Ino, TierId};
 use std::collections::{HashMap, HashSet};
@@ -24,7 +25,7 @@ pub async fn mend(
     for action in actions {
         match action {
             Action::Recover => {}
-            Action::TakeOver(tier, staged) => orphans.entry(tier).or_default().push(staged),
+            Action::TakeOver(tier, staged) => orphans.entry(tier).or_default().push(*staged),
             Action::Sweep(tier) if swept.insert(tier) => sweep(scene, tier)?,
             Action::Sweep(_) => {}
             Action::Delete(place, name) => drop(scene.catalog.delete_again(place, &name, "")?),
@@ -38,6 +39,7 @@ pub async fn mend(
             Action::GiveUp(replica) => {
                 let lost = scene.catalog.lose(&[replica])?;
                 lost.spared.iter().try_for_each(|ino| scene.reconcile(*ino))?;
+                forget_nameless(scene.catalog, &lost.observed)?;
                 losses.lost.extend(lost.lost);
             }
         }

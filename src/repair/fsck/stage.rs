@@ -89,7 +89,7 @@ impl Scene<'_> {
             return Ok(());
         }
         let finding = about(What::Orphan, "a staged file that the catalog does not know");
-        report.find(&finding, Some(Action::TakeOver(tier, staged)));
+        report.find(&finding, Some(Action::TakeOver(tier, Box::new(staged))));
         Ok(())
     }
 

@@ -1,10 +1,11 @@
 //! Where a taken file belongs: its directories, as the tiers have them, and what is under its name already.
 
 use super::{Heir, LOST_AND_FOUND};
-use crate::catalog::{Found, NewBytes, NewInode, Observation, Place, PlaceId, Scope, Standing};
+use crate::catalog::{Found, NewBytes, NewInode, Observation, Observed, Place, PlaceId, Scope, Standing};
 use crate::data::Sidecar;
 use crate::error::{Error, Kind, Result};
 use crate::policy::aside::conflict_name;
+use crate::repair::forget_nameless;
 use crate::tier::{Entry, Object, Tier};
 use crate::types::{FileKind, Ino, Key, TierId, Version};
 use std::sync::Arc;
@@ -101,7 +102,8 @@ impl Heir<'_> {
         let Some(path) = self.catalog.path(dir)? else { return Ok(()) };
         let began = self.now();
         let object = self.head(place.tier, &place.key.join(name)?).await?;
-        self.observe(&place, name, &path.join(name)?, object, began)
+        let observed = self.observe(&place, name, &path.join(name)?, object, began)?;
+        forget_nameless(self.catalog, &observed)
     }
 
     fn observe(
@@ -111,7 +113,7 @@ impl Heir<'_> {
         path: &Key,
         object: Option<Object>,
         began: crate::types::Timestamp,
-    ) -> Result<()> {
+    ) -> Result<Observed> {
         let tier = self.tier(place.tier)?;
         let standing = |kind| match kind == FileKind::Directory || self.rules.rule(path).home == place.tier {
             true => Standing::Home,
@@ -126,8 +128,7 @@ impl Heir<'_> {
             defaults: self.defaults,
             holds_owner_and_mode: tier.capabilities().owner_and_mode,
             markers: tier.resident().is_none(),
-        })?;
-        Ok(())
+        })
     }
 
     fn make_directory(&self, parent: Ino, name: &[u8], path: &Key) -> Result<Ino> {
