@@ -60,6 +60,7 @@ pub fn accept(
         accepted.lost += losses.lost.len() as u64;
         tell(&losses)?;
     }
+    crate::failpoint::pass("losses_named");
     give_up_directories(catalog, tier.id, &there, tell)?;
     let mark = directory.mark_found()?;
     let id = mark.id.ok_or_else(|| Error::new(Kind::ReadOnly, "the tier can't be marked"))?;

@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::policy::placement::Rules;
 use crate::tier::{Object, Tier};
 use crate::types::{FileKind, Generation, Ino, Key, Seq, TierId, Timestamp};
+use place::Spot;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -178,12 +179,9 @@ async fn row<'a>(heir: &Heir<'_>, piece: Piece<'a>) -> Result<Rowed<'a>> {
         Some(sidecar) => heir.find_place(sidecar, piece.outdone).await?,
         None => None,
     };
-    let (parent, name, base) = match found {
-        Some(found) => (found.parent, found.name, found.base),
-        None => {
-            let (parent, name) = heir.lost_and_found(&nameless(&piece)).await?;
-            (parent, name, None)
-        }
+    let Spot { parent, name, base, xattrs } = match found {
+        Some(found) => found,
+        None => heir.lost_and_found(&nameless(&piece)).await?,
     };
     let owner = (heir.defaults.uid, heir.defaults.gid);
     let inode = heir.catalog.create(&NewInode {
@@ -202,6 +200,7 @@ async fn row<'a>(heir: &Heir<'_>, piece: Piece<'a>) -> Result<Rowed<'a>> {
     if let Some((place, version)) = base {
         heir.catalog.expect_there(ino, place, &name, &version)?;
     }
+    heir.catalog.learn_xattrs(ino, &xattrs)?;
     let path = heir.catalog.path(ino)?.ok_or_else(|| Error::new(Kind::Corrupt, "a new name has no path"))?;
     Ok(Rowed { piece, ino, path })
 }

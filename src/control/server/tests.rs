@@ -214,6 +214,9 @@ fn every_call_is_known_by_name() {
         Call::Ended,
         Call::Path { path: WirePath::default() },
         Call::List(ListQuery { path: WirePath::default(), after: None, limit: 1 }),
+        Call::AcceptTier { name: String::new(), file_system: FileSystem::Any },
+        Call::Lost { after: 0 },
+        Call::ForgetLost { up_to: 0 },
     ];
     let names: Vec<String> = calls
         .iter()

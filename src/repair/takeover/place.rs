@@ -16,6 +16,8 @@ pub(super) struct Spot {
     pub name: Vec<u8>,
     /// What it replaces at home.
     pub base: Option<(PlaceId, Version)>,
+    /// Extended attributes of that, which no sidecar holds.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Heir<'_> {
@@ -26,22 +28,28 @@ impl Heir<'_> {
         let reserved = sidecar.path.components().next() == Some(b".tierfs");
         let Some(parent) = self.directory(&directory).await?.filter(|_| !reserved) else { return Ok(None) };
         if outdone || self.catalog.lookup(parent, name)?.is_some() {
-            return Ok(Some(Spot { parent, name: self.free_name(parent, name)?, base: None }));
+            return Ok(Some(Spot {
+                parent,
+                name: self.free_name(parent, name)?,
+                base: None,
+                xattrs: Vec::new(),
+            }));
         }
         let home = self.rules.rule(&sidecar.path).home;
         let place = self.catalog.ensure_place(parent, home)?;
         match self.head(home, &place.key.join(name)?).await? {
             Some(object) if object.kind == FileKind::Directory => Ok(None),
             Some(object) if replaces(sidecar, &object) => {
-                Ok(Some(Spot { parent, name: name.to_vec(), base: Some((place.id, object.version)) }))
+                let base = Some((place.id, object.version));
+                Ok(Some(Spot { parent, name: name.to_vec(), base, xattrs: object.attrs.xattrs }))
             }
             // Something else lies there by now: the commit finds it, and both are kept.
-            _ => Ok(Some(Spot { parent, name: name.to_vec(), base: None })),
+            _ => Ok(Some(Spot { parent, name: name.to_vec(), base: None, xattrs: Vec::new() })),
         }
     }
 
     /// A free name in `lost+found`.
-    pub(super) async fn lost_and_found(&self, name: &[u8]) -> Result<(Ino, Vec<u8>)> {
+    pub(super) async fn lost_and_found(&self, name: &[u8]) -> Result<Spot> {
         let mut attempt = 0_u32;
         loop {
             let again = if attempt == 0 { String::new() } else { format!("-{attempt}") };
@@ -49,10 +57,9 @@ impl Heir<'_> {
             attempt += 1;
             // A file may have the name.
             let Some(parent) = self.directory(&directory).await? else { continue };
-            if self.catalog.lookup(parent, name)?.is_none() {
-                return Ok((parent, name.to_vec()));
-            }
-            return Ok((parent, self.free_name(parent, name)?));
+            let is_free = self.catalog.lookup(parent, name)?.is_none();
+            let name = if is_free { name.to_vec() } else { self.free_name(parent, name)? };
+            return Ok(Spot { parent, name, base: None, xattrs: Vec::new() });
         }
     }
 

@@ -150,6 +150,34 @@ fn a_tier_that_is_not_mounted_is_not_wiped() {
 }
 
 #[test]
+fn an_acceptance_that_dies_is_finished_by_the_next() {
+    let (_server, tiers) = own();
+    let mut mount = furnished(&tiers);
+    mount.kill9();
+    wipe(&tiers.scratch);
+    let mut command = tierfs();
+    command
+        .args(["tier", "accept", "scratch", "--config"])
+        .arg(mount.config())
+        .env("TIERFS_CRASH_AT", "losses_named");
+    let died = command.output().expect("the tierfs binary");
+    assert!(died.status.code().is_none(), "{}", told(&died));
+    assert!(
+        fs::read_dir(&tiers.scratch).expect("a directory").next().is_none(),
+        "the tier is as absent as it was"
+    );
+    let said = succeeded(&run(&["tier", "accept", "scratch", "--config"], mount.config()));
+    assert!(said.contains("no file is lost"), "they were named before: {said}");
+    let listed = succeeded(&run(&["tier", "lost", "--config"], mount.config()));
+    assert_eq!(listed.lines().count(), 3, "{listed}");
+    assert!(tiers.scratch.join(".tierfs/id").exists());
+    mount.remount();
+    write(&mount, "run/new", "new");
+    assert_eq!(fs::read(tiers.scratch.join("run/new")).expect("a native file"), b"new");
+    assert!(mount.unmount().success(), "{}", mount.log());
+}
+
+#[test]
 fn what_is_no_wiped_tier_is_not_accepted() {
     let (_server, tiers) = own();
     let mount = furnished(&tiers);
