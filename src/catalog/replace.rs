@@ -13,6 +13,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What a new catalog consists of until it takes its place.
+const LEFTOVERS: [&str; 5] = [".new", ".new-wal", ".new-shm", ".new.id", ".new.lock"];
+
 /// A catalog that is to be replaced. While it lives, no daemon opens it.
 #[derive(Debug)]
 pub struct Replacement {
@@ -27,7 +30,7 @@ impl Replacement {
     /// `Busy` if a daemon has it.
     pub fn begin(path: &Path, clock: Arc<dyn Clock>) -> Result<(Self, Catalog, Vec<String>)> {
         let lock = lock(path)?;
-        for suffix in [".new", ".new-wal", ".new-shm", ".new.id"] {
+        for suffix in LEFTOVERS {
             remove(&beside(path, suffix))?;
         }
         let former = ids::known(path)?;
@@ -63,6 +66,15 @@ impl Replacement {
             remove(&beside(&new, suffix))?;
         }
         Ok(kept.then_some(aside))
+    }
+
+    /// Leaves the old one as it is, and nothing of the new one, which must be closed; its id stays known.
+    pub fn cancel(self) {
+        for suffix in LEFTOVERS {
+            if let Err(error) = remove(&beside(&self.path, suffix)) {
+                tracing::debug!(%error, "a part of a new catalog stays until the next rebuild");
+            }
+        }
     }
 
     fn free_name(&self, stamp: &str) -> PathBuf {

@@ -32,6 +32,7 @@ use crate::types::{Attr, FileKind, Generation, Ino, Timestamp};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tokio::sync::Notify;
 
 /// The catalog. Cheap to share; all verbs are short and synchronous.
@@ -40,6 +41,8 @@ pub struct Catalog {
     pub(super) engine: Engine,
     id: String,
     counted: Mutex<Option<read::Counted>>,
+    /// Renames of directories since it was opened.
+    directory_moves: AtomicU64,
 }
 
 /// Row id of an intent.
@@ -62,7 +65,7 @@ impl Catalog {
         if let Location::Sqlite(path) = location {
             ids::add(path, &id)?;
         }
-        Ok(Self { engine, id, counted: Mutex::default() })
+        Ok(Self { engine, id, counted: Mutex::default(), directory_moves: AtomicU64::new(0) })
     }
 
     /// Ids of the catalogs that were at `path` before the last one, oldest first: stages of theirs may be left.

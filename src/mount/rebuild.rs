@@ -66,19 +66,30 @@ impl Rebuild<'_> {
         }
         let (replacement, catalog, mut former) = Replacement::begin(path, clock.clone())?;
         former.extend(self.from.iter().filter(|id| !former.contains(id)).cloned().collect::<Vec<_>>());
-        let mut rebuilt = runtime.block_on(self.fill(&catalog, &former, &clock, tell))?;
+        let filled = runtime.block_on(self.fill(&catalog, &former, &clock, tell));
         drop(catalog);
+        let (mut rebuilt, kept) = match filled {
+            Ok(filled) => filled,
+            Err(error) => {
+                replacement.cancel();
+                return Err(error);
+            }
+        };
         rebuilt.aside = replacement.finish(&utc(clock.wall()))?;
+        for id in former.iter().filter(|id| !kept.contains(id)) {
+            Catalog::forget_id(path, id)?;
+        }
         Ok(rebuilt)
     }
 
+    /// Answers also of which catalogs something is left on a stage.
     async fn fill(
         &self,
         catalog: &Catalog,
         former: &[String],
         clock: &Arc<dyn Clock>,
         tell: &mut (dyn FnMut(&Taken) + Send),
-    ) -> Result<Rebuilt> {
+    ) -> Result<(Rebuilt, Vec<String>)> {
         self.must_be_marked(catalog, clock)?;
         let built = tiers::build(self.config, catalog, clock, Writing::Allowed).await?;
         let stages = Stages::find(&built, catalog, former, clock.as_ref())?;
@@ -95,10 +106,13 @@ impl Rebuild<'_> {
         };
         take_over(&heir, &stages.estates()?, tell).await?;
         let others = stages.others;
-        for (_, from, _) in stages.left {
-            from.dissolve()?;
+        let mut kept = Vec::new();
+        for (id, _, from, _) in stages.left {
+            if !from.dissolve()? {
+                kept.push(id);
+            }
         }
-        Ok(Rebuilt { aside: None, others })
+        Ok((Rebuilt { aside: None, others }, kept))
     }
 
     /// A mark that is not there was forgotten with the catalog: nothing else tells a tier that is not mounted.
@@ -143,8 +157,8 @@ fn must_be_damaged(path: &Path, clock: &Arc<dyn Clock>) -> Result<()> {
 
 /// What earlier catalogs left on the tiers.
 struct Stages {
-    /// Each with the new catalog's stage on its tier.
-    left: Vec<(TierId, StageStore, Arc<StageStore>)>,
+    /// Whose each is, on which tier, and the new catalog's stage there.
+    left: Vec<(String, TierId, StageStore, Arc<StageStore>)>,
     others: Vec<(String, String, u64)>,
 }
 
@@ -168,7 +182,8 @@ impl Stages {
                     None => Arc::new(StageStore::claim(one.tier.clone(), catalog.id(), &owner)?),
                 };
                 to = Some(heir.clone());
-                stages.left.push((one.row.id, StageStore::claim(one.tier.clone(), &id, &owner)?, heir));
+                let from = StageStore::claim(one.tier.clone(), &id, &owner)?;
+                stages.left.push((id, one.row.id, from, heir));
             }
         }
         Ok(stages)
@@ -177,7 +192,7 @@ impl Stages {
     fn estates(&self) -> Result<Vec<Estate<'_>>> {
         self.left
             .iter()
-            .map(|(tier, from, to)| Ok(Estate { tier: *tier, from, to, staged: from.list()? }))
+            .map(|(_, tier, from, to)| Ok(Estate { tier: *tier, from, to, staged: from.list()? }))
             .collect()
     }
 }

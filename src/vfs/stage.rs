@@ -64,10 +64,13 @@ impl Vfs {
 
     /// Brings the sidecar up to date after path, attributes or state changed.
     pub(super) fn describe_again(&self, ino: Ino) {
+        let Ok(inode) = self.catalog().inode(ino) else { return };
+        if inode.state == WriteState::Clean {
+            return;
+        }
         if let Ok(path) = self.some_path(ino) {
-            let closed = self.catalog().inode(ino).is_ok_and(|inode| inode.state != WriteState::Writing);
             let seq = self.catalog().step_of(ino).ok().flatten();
-            self.describe_staged(ino, &path, seq.filter(|_| closed));
+            self.describe_staged(ino, &path, seq.filter(|_| inode.state != WriteState::Writing));
         }
     }
 

@@ -182,6 +182,8 @@ fn a_rebuild_takes_over_what_is_staged_in_the_order_of_its_closes() {
     assert!(mount.unmount().success(), "{}", mount.log());
     let stages = fs::read_dir(tiers.scratch.join(".tierfs/stage")).expect("the stages").count();
     assert_eq!(stages, 1, "nothing is left of the old stage");
+    let ids = fs::read_to_string(mount.config().with_file_name("catalog.db.id")).expect("the ids");
+    assert_eq!(ids.lines().count(), 1, "nor of its id: {ids}");
 }
 
 #[test]
@@ -216,6 +218,27 @@ fn a_rebuild_that_dies_is_finished_by_the_next() {
     ];
     assert_eq!(commits(&server), names);
     assert_eq!(tiers.expect_blob("blob/over"), b"the newest");
+    assert!(mount.unmount().success(), "{}", mount.log());
+}
+
+/// Written under a temporary name, then renamed as a whole: what is below the directory says its new path.
+#[test]
+fn files_of_a_renamed_directory_come_back_under_its_new_name() {
+    let (_server, tiers) = own();
+    let mut mount = furnished(&tiers);
+    write(&mount, "blob/tmp/shards/0", "shard");
+    fs::rename(mount.path("blob/tmp"), mount.path("blob/final")).expect("rename");
+    write(&mount, "blob/latest", "final");
+    // Nothing is dirty there; but whoever asks the mover has it keep its house too.
+    mount.flush_path("share");
+    mount.kill9();
+    damage(&mount);
+    succeeded(&run(&["rebuild"], mount.config()));
+    mount.remount();
+    assert_eq!(fs::read(mount.path("blob/final/shards/0")).expect("a read"), b"shard");
+    assert_eq!(errno(fs::metadata(mount.path("blob/tmp/shards/0"))), libc::ENOENT);
+    mount.flush();
+    assert_eq!(tiers.expect_blob("blob/final/shards/0"), b"shard");
     assert!(mount.unmount().success(), "{}", mount.log());
 }
 

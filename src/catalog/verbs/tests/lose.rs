@@ -165,7 +165,7 @@ fn a_replacement_takes_its_place_in_one_step() {
     // One that dies.
     let (replacement, catalog, former) = Replacement::begin(&path, clock()).unwrap();
     let died = catalog.id().to_owned();
-    assert_eq!(former, [old.clone()]);
+    assert_eq!(former, std::slice::from_ref(&old));
     assert_eq!(kind_of(Replacement::begin(&path, clock())), Kind::Busy, "one at a time");
     drop((replacement, catalog));
     assert_eq!(std::fs::read(&path).unwrap(), damaged);
