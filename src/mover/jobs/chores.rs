@@ -33,19 +33,23 @@ pub(crate) async fn run(context: &Arc<Context>) {
 }
 
 /// A directory was renamed: what is dirty below it says its new path, for whoever finds it without the catalog. A file that a
-/// program writes now does so itself when it is closed.
+/// program has open for writing now has its turn when that lets go.
 pub(crate) fn describe_moved(context: &Context) -> Result<()> {
     let moves = context.catalog.directory_moves();
     if context.described_moves.load(Ordering::Acquire) == moves {
         return Ok(());
     }
+    let mut all = true;
     for inode in context.catalog.dirty()? {
         let ino = inode.attr.ino;
         let Some(path) = found(context.catalog.path(ino))?.flatten() else { continue };
         for staged in context.catalog.replicas(ino)?.iter().filter(|replica| replica.staged) {
-            context.unwritten(ino, || context.stores.describe_path(staged, &path)).transpose()?;
+            let described = context.unwritten(ino, || context.stores.describe_path(staged, &path));
+            all &= described.transpose()?.is_some();
         }
     }
-    context.described_moves.store(moves, Ordering::Release);
+    if all {
+        context.described_moves.store(moves, Ordering::Release);
+    }
     Ok(())
 }

@@ -229,8 +229,12 @@ fn files_of_a_renamed_directory_come_back_under_its_new_name() {
     write(&mount, "blob/tmp/shards/0", "shard");
     fs::rename(mount.path("blob/tmp"), mount.path("blob/final")).expect("rename");
     write(&mount, "blob/latest", "final");
-    // Nothing is dirty there; but whoever asks the mover has it keep its house too.
-    mount.flush_path("share");
+    // Nothing is dirty there; but whoever asks the mover has it keep its house too. The kernel tells of a close a moment later.
+    wait::until("the shard to say its new path", || {
+        mount.flush_path("share");
+        let described = tiers.sidecars();
+        described.iter().any(|sidecar| sidecar.contains("blob/final/shards/0"))
+    });
     mount.kill9();
     damage(&mount);
     succeeded(&run(&["rebuild"], mount.config()));
