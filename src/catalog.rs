@@ -13,6 +13,7 @@
 //!   older listings are out. `generation` 0: what lies there is not this inode's content (it will be overwritten).
 //!   `version` none: nothing lies there (yet). Stage files are replicas under a tier's stage place.
 //! * `step`: what the mover still has to do, in the order it must become visible.
+//! * `lost`: files whose bytes went with a tier, until a person has seen the list.
 //! * `intent`: a native rename under way, redone at the next start if the daemon dies in between.
 //!
 //! A name on a tier is **foreign** (to be imported) only if no replica and no place owns its key.
@@ -22,6 +23,7 @@ mod check;
 mod cookie;
 mod engine;
 mod leftover;
+mod replace;
 mod schema;
 mod tables;
 mod verbs;
@@ -31,6 +33,7 @@ use crate::types::{Attr, FileKind, Generation, Ino, Key, Seq, TierId, Timestamp,
 use serde::{Deserialize, Serialize};
 
 pub use engine::Location;
+pub use replace::Replacement;
 pub use verbs::{Catalog, IntentId, stage_name};
 
 /// A row of `place`: a directory on a tier.
@@ -419,4 +422,43 @@ pub struct TierCounts {
     pub staged_files: u64,
     /// Their bytes.
     pub staged_bytes: u64,
+}
+
+/// A file whose newest bytes went with a tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostFile {
+    /// Position in the list.
+    pub id: u64,
+    /// Where it was.
+    pub path: Key,
+    /// Name of the tier that was wiped.
+    pub tier: String,
+    /// What of it is lost.
+    pub bytes: LostBytes,
+    /// How many bytes the lost content had.
+    pub size: u64,
+    /// When the lost content was last changed.
+    pub mtime: Timestamp,
+    /// When the loss was written down.
+    pub lost_at: Timestamp,
+}
+
+/// What of a file is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostBytes {
+    /// All there was.
+    All,
+    /// Its newest content; an older one is at home, and is shown again after the next look there.
+    Newest,
+}
+
+/// What [`Catalog::lose`] did.
+#[derive(Debug, Default)]
+pub struct Losses {
+    /// Names that are gone, so that caches can be told.
+    pub observed: Observed,
+    /// Files that lost their newest bytes, a line a name.
+    pub lost: Vec<LostFile>,
+    /// Inodes that lost a copy and have their newest content elsewhere: home is to be told again.
+    pub spared: Vec<Ino>,
 }

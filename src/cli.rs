@@ -9,14 +9,17 @@ pub mod detach;
 pub mod exit;
 pub mod failure;
 pub mod flush;
+pub mod fsck;
 pub mod log;
 pub mod mount;
 pub mod options;
 pub mod path;
 pub mod paths;
 pub mod progress;
+pub mod rebuild;
 pub mod say;
 pub mod text;
+pub mod tier;
 pub mod unmount;
 pub mod warm;
 
@@ -67,6 +70,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Flush(args) => flush::run(&args),
         Command::Warm(args) => warm::run(&args),
         Command::Path(args) => path::run(&args.file),
+        Command::Fsck(args) => fsck::run(&args),
+        Command::Rebuild(args) => rebuild::run(&args),
+        Command::Tier(args) => tier::run(&args.command),
     }
 }
 

@@ -92,6 +92,14 @@ pub const POINTS: &[Point] = &[
         "the bytes of a hot copy have no name yet: nobody takes them for one, the claim expires",
     ),
     point("hot_copy_named", "the hot copy is whole: it serves, the claim expires"),
+    point(
+        "losses_named",
+        "a wiped tier is given up in the catalog and not marked: it is absent, and accepting it again ends it",
+    ),
+    point(
+        "taken_over_not_closed",
+        "a rebuild moved staged bytes, the damaged catalog is still in its place: the next rebuild takes them from both stages, in order",
+    ),
 ];
 
 struct Armed {

@@ -16,6 +16,7 @@ pub mod host;
 pub mod mount;
 pub mod mover;
 pub mod policy;
+pub mod repair;
 pub mod tier;
 pub mod types;
 pub mod vfs;

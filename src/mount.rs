@@ -1,14 +1,21 @@
 //! The composition root: the only place that knows every concrete type. Puts a mount together, serves
 //! it, and takes it apart without losing a byte.
 
+mod accept;
 mod daemon;
+mod fsck;
 mod lifecycle;
+mod offline;
 mod parts;
+mod rebuild;
 mod status;
 mod tiers;
 mod warm;
 
+pub use fsck::{Fsck, Told, Verdict};
 pub use lifecycle::run;
+pub use offline::Offline;
+pub use rebuild::{Rebuild, Rebuilt, Replace};
 
 use crate::catalog::{Catalog, Location};
 use crate::cli::options::MountOptions;

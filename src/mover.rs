@@ -92,4 +92,12 @@ impl Mover {
         let recovered = recover::recover(&context).await?;
         Ok((engine::start(context, limits), recovered))
     }
+
+    /// Only recovers, for a repair that nobody mounts for.
+    ///
+    /// # Errors
+    /// As [`Mover::start`].
+    pub async fn recover(parts: MoverParts) -> Result<Recovered> {
+        recover::recover(&Arc::new(Context::new(parts))).await
+    }
 }

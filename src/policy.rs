@@ -1,3 +1,4 @@
 //! Decisions: (facts, now) → decision. Pure: no I/O, no clock, no locks.
 
+pub mod aside;
 pub mod placement;

@@ -21,6 +21,7 @@ mod hidden;
 mod io;
 mod leftover;
 mod lookup;
+mod loss;
 mod names;
 mod natives;
 mod node;

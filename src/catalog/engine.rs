@@ -2,7 +2,8 @@
 
 mod batch;
 mod group;
-mod open;
+pub(super) mod ids;
+pub(super) mod open;
 
 use super::schema::Schema;
 use super::tables::{State, Tx};
@@ -193,10 +194,11 @@ impl Engine {
             }
         };
         // Also makes the WAL exist, which the first sync needs.
-        connection.execute_batch(
+        let opened = connection.execute_batch(
             "INSERT INTO meta (key, value) VALUES ('opened', 1)
              ON CONFLICT DO UPDATE SET value = value + 1",
-        )?;
+        );
+        opened.map_err(|error| open::told(location, error.into()))?;
         let wal = match location {
             Location::Memory => None,
             Location::Sqlite(path) => {
@@ -385,7 +387,10 @@ impl Drop for Open<'_> {
 
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
+        let code = error.sqlite_error().map(|error| error.extended_code);
         let kind = match error.sqlite_error_code() {
+            // The file ends before its last page.
+            Some(_) if code == Some(rusqlite::ffi::SQLITE_IOERR_SHORT_READ) => Kind::Corrupt,
             Some(ErrorCode::DiskFull) => Kind::NoSpace,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Kind::Corrupt,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Kind::Busy,

@@ -26,14 +26,30 @@ impl Schema {
 }
 
 /// The catalog's schema.
-pub(super) const CURRENT: Schema = Schema { create: CREATE, steps: &[] };
+pub(super) const CURRENT: Schema = Schema { create: CREATE, steps: &[remember_what_is_lost] };
+
+/// To version 2.
+fn remember_what_is_lost(connection: &Connection) -> Result<()> {
+    Ok(connection.execute_batch(LOST)?)
+}
+
+macro_rules! lost {
+    () => {
+        "CREATE TABLE lost (
+            id INTEGER PRIMARY KEY, path BLOB NOT NULL, tier TEXT NOT NULL, newest INTEGER NOT NULL,
+            size INTEGER NOT NULL, mtime INTEGER NOT NULL, lost_at INTEGER NOT NULL);"
+    };
+}
+
+const LOST: &str = lost!();
 
 /// `step.kind` of a reconcile step.
 pub(super) const RECONCILE: i64 = 1;
 /// `step.kind` of a delete step.
 pub(super) const DELETE: i64 = 2;
 
-const CREATE: &str = "
+const CREATE: &str = concat!(
+    "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
 CREATE TABLE tier (
@@ -81,4 +97,6 @@ CREATE UNIQUE INDEX step_ino ON step (ino) WHERE ino <> 0;
 CREATE UNIQUE INDEX step_key ON step (place, name) WHERE ino = 0;
 
 CREATE TABLE intent (id INTEGER PRIMARY KEY, plan TEXT NOT NULL);
-";
+",
+    lost!()
+);

@@ -236,6 +236,17 @@ impl<'a> Tx<'a> {
         Ok(next)
     }
 
+    /// From now on only numbers above `last` are given out.
+    pub(super) fn skip_to(&self, counter: Counter, last: u64) -> Result<()> {
+        let first = i64::try_from(last).unwrap_or(i64::MAX - RESERVED).min(i64::MAX - 2 * RESERVED) + 1;
+        let known = self.state.borrow_mut().counters.remove(&counter).map(|(_, limit)| limit);
+        let known = known.map_or_else(|| self.meta(counter.key()), |limit| Ok(Some(limit)))?;
+        if first > known.unwrap_or(FIRST_NUMBER) {
+            self.reserve(counter, first - RESERVED)?;
+        }
+        Ok(())
+    }
+
     fn reserve(&self, counter: Counter, next: i64) -> Result<i64> {
         let limit = next + RESERVED;
         self.execute(

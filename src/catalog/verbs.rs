@@ -4,9 +4,12 @@ mod attrs;
 mod bytes;
 mod commit;
 mod create;
+mod doubt;
 mod give_up;
 mod import;
+mod inherit;
 mod link;
+mod lose;
 mod moved;
 mod observe;
 mod places;
@@ -20,14 +23,16 @@ mod vanish;
 #[cfg(test)]
 mod tests;
 
-use super::engine::{Engine, Location};
+use super::engine::{Engine, Location, ids, open};
 use super::schema;
 use crate::catalog::{Inode, WriteState};
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::types::{Attr, FileKind, Generation, Ino, Timestamp};
 use parking_lot::Mutex;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tokio::sync::Notify;
 
 /// The catalog. Cheap to share; all verbs are short and synchronous.
@@ -36,6 +41,8 @@ pub struct Catalog {
     pub(super) engine: Engine,
     id: String,
     counted: Mutex<Option<read::Counted>>,
+    /// Renames of directories since it was opened.
+    directory_moves: AtomicU64,
 }
 
 /// Row id of an intent.
@@ -54,16 +61,29 @@ impl Catalog {
     /// `Invalid` if its schema is newer, `Corrupt`, `Busy` if another daemon holds it.
     pub fn open(location: &Location, clock: Arc<dyn Clock>) -> Result<Self> {
         let engine = Engine::open(location, clock, &schema::CURRENT)?;
-        let id = engine.write(|tx| {
-            if tx.find_inode(Ino::ROOT)?.is_none() {
-                tx.insert_inode(&root(tx.now()))?;
-            }
-            let fresh = format!("{:032x}", rand::random::<u128>());
-            tx.execute("INSERT INTO meta (key, value) VALUES ('id', ?1) ON CONFLICT DO NOTHING", [fresh])?;
-            let id = tx.first("SELECT value FROM meta WHERE key = 'id'", [], |row| row.get(0))?;
-            id.ok_or_else(|| super::tables::corrupt("the catalog has no id"))
-        })?;
-        Ok(Self { engine, id, counted: Mutex::default() })
+        let id = first_rows(&engine).map_err(|error| open::told(location, error))?;
+        if let Location::Sqlite(path) = location {
+            ids::add(path, &id)?;
+        }
+        Ok(Self { engine, id, counted: Mutex::default(), directory_moves: AtomicU64::new(0) })
+    }
+
+    /// Ids of the catalogs that were at `path` before the last one, oldest first: stages of theirs may be left.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub fn former_ids(path: &Path) -> Result<Vec<String>> {
+        let mut known = ids::known(path)?;
+        known.pop();
+        Ok(known)
+    }
+
+    /// No stage of the catalog with this id is left.
+    ///
+    /// # Errors
+    /// If that can't be written down.
+    pub fn forget_id(path: &Path, id: &str) -> Result<()> {
+        ids::remove(path, id)
     }
 
     /// Random name of this catalog, made once; names its stage directories.
@@ -83,6 +103,19 @@ impl Catalog {
     pub fn sync(&self) -> Result<()> {
         self.engine.sync()
     }
+}
+
+/// The root and the id, made once; answers the id.
+fn first_rows(engine: &Engine) -> Result<String> {
+    engine.write(|tx| {
+        if tx.find_inode(Ino::ROOT)?.is_none() {
+            tx.insert_inode(&root(tx.now()))?;
+        }
+        let fresh = format!("{:032x}", rand::random::<u128>());
+        tx.execute("INSERT INTO meta (key, value) VALUES ('id', ?1) ON CONFLICT DO NOTHING", [fresh])?;
+        let id = tx.first("SELECT value FROM meta WHERE key = 'id'", [], |row| row.get(0))?;
+        id.ok_or_else(|| super::tables::corrupt("the catalog has no id"))
+    })
 }
 
 fn root(now: Timestamp) -> Inode {

@@ -40,6 +40,12 @@ pub enum Command {
     Warm(WarmArgs),
     /// Print where the resident copy of FILE is on its tier
     Path(PathArgs),
+    /// Compare the catalog with the tiers; exit 1 if something is wrong
+    Fsck(FsckArgs),
+    /// Make a new catalog from the tiers in the place of a damaged one, which is kept
+    Rebuild(RebuildArgs),
+    /// Say that a directory tier was wiped, or list what was lost with one
+    Tier(TierArgs),
 }
 
 /// `tierfs mount`
@@ -233,6 +239,94 @@ pub struct PathArgs {
     pub file: PathBuf,
 }
 
+/// `tierfs fsck`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct FsckArgs {
+    /// The config file; it must not be mounted
+    pub config: PathBuf,
+    /// Mend what can be mended without losing a byte, and say what a person must decide; exit 1 if something is left
+    #[arg(long)]
+    pub repair: bool,
+    /// A JSON object a line: each finding, then the sums
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tierfs rebuild`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct RebuildArgs {
+    /// The config file
+    pub config: PathBuf,
+    /// Also if the catalog is sound: what only it knows, such as pending deletes, is forgotten
+    #[arg(long)]
+    pub force: bool,
+    /// Take over the stages of this catalog too; without it those of all that were at this path before
+    #[arg(long, value_name = "CATALOG_ID")]
+    pub from: Vec<String>,
+    /// This directory tier has no mark because it was wiped
+    #[arg(long, value_name = "TIER")]
+    pub wiped: Vec<String>,
+}
+
+/// `tierfs tier`
+#[derive(Debug, Args)]
+pub struct TierArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: TierCommand,
+}
+
+/// `tierfs tier …`
+#[derive(Debug, Subcommand)]
+pub enum TierCommand {
+    /// Take what is at the path of tier NAME now for the tier: it was wiped. An empty one costs its hot copies; files that were
+    /// homed there, or not yet at their home, are lost, and each is named
+    #[command(after_help = EXIT_CODES)]
+    Accept(TierAcceptArgs),
+    /// List the files that were lost with a tier
+    #[command(after_help = EXIT_CODES)]
+    Lost(TierLostArgs),
+}
+
+/// `tierfs tier accept`
+#[derive(Debug, Args)]
+pub struct TierAcceptArgs {
+    /// The tier's name in the config
+    pub name: String,
+    /// Which mount.
+    #[command(flatten)]
+    pub mount: MountOrConfig,
+    /// Also if it is on a file system of another type than it was
+    #[arg(long)]
+    pub any_file_system: bool,
+}
+
+/// `tierfs tier lost`
+#[derive(Debug, Args)]
+pub struct TierLostArgs {
+    /// Which mount.
+    #[command(flatten)]
+    pub mount: MountOrConfig,
+    /// Forget them once they are listed: `tierstat` no longer shows them
+    #[arg(long)]
+    pub forget: bool,
+    /// A JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A mount, or the config of one that is not mounted.
+#[derive(Debug, Args)]
+pub struct MountOrConfig {
+    /// A path in the mount [default: the only one]
+    pub mountpoint: Option<PathBuf>,
+    /// The config file, mounted or not
+    #[arg(long, value_name = "CONFIG", conflicts_with = "mountpoint")]
+    pub config: Option<PathBuf>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +385,16 @@ mod tests {
             (args.paths.paths.len(), args.paths.null, args.timeout),
             (1, true, Some(Duration::from_secs(5)))
         );
+    }
+
+    #[test]
+    fn a_tier_is_accepted_on_a_mount_or_by_its_config() {
+        let Command::Tier(args) = parse("tierfs tier accept scratch /m").unwrap() else { panic!() };
+        let TierCommand::Accept(args) = args.command else { panic!() };
+        assert_eq!((&args.name[..], args.mount.mountpoint), ("scratch", Some("/m".into())));
+        assert!(parse("tierfs tier accept").is_err() && parse("tierfs tier").is_err());
+        assert!(parse("tierfs tier accept scratch /m --config c.toml").is_err());
+        assert!(parse("tierfs tier lost --config c.toml --forget --json").is_ok());
     }
 
     #[test]

@@ -67,7 +67,11 @@ fn prepare(order: Order) -> Result<(Order, Config), Failure> {
     Ok((Order { config: absolute, mountpoint, log, ..order }, config))
 }
 
-fn load(file: &Path) -> Result<Config, Failure> {
+/// The config, its warnings said.
+///
+/// # Errors
+/// All that is wrong with it.
+pub(super) fn load(file: &Path) -> Result<Config, Failure> {
     let (config, warnings) = Config::load(file).map_err(|problems| Failure::usage(problems.to_string()))?;
     for warning in &warnings {
         say::err(format_args!("warning: {warning}"));

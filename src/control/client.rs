@@ -1,8 +1,8 @@
 //! The commands' end of the control socket: blocking, one call at a time.
 
 use crate::control::protocol::{
-    ANSWER_MAX, Answer, AnswerBody, Call, Drained, ErrorCode, Hello, ListPage, ListQuery, NativePath,
-    Progress, Request, VERSION, Warmed, WireError, WirePath,
+    ANSWER_MAX, Answer, AnswerBody, Call, Drained, ErrorCode, FileSystem, Hello, ListPage, ListQuery,
+    LostPage, NativePath, Progress, Request, TierAccepted, VERSION, Warmed, WireError, WirePath,
 };
 use crate::control::status::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -201,6 +201,30 @@ impl Client {
     /// As [`Client::flush`].
     pub fn list(&mut self, query: ListQuery) -> Result<ListPage, ClientError> {
         self.call(Call::List(query), &mut |_| {})
+    }
+
+    /// Has a wiped tier taken for what it is.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn accept_tier(&mut self, name: &str, file_system: FileSystem) -> Result<TierAccepted, ClientError> {
+        self.call(Call::AcceptTier { name: name.to_owned(), file_system }, &mut |_| {})
+    }
+
+    /// Files that were lost with a tier, after a position in the list.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn lost(&mut self, after: u64) -> Result<LostPage, ClientError> {
+        self.call(Call::Lost { after }, &mut |_| {})
+    }
+
+    /// Has lost files up to a position in the list forgotten; answers how many.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn forget_lost(&mut self, up_to: u64) -> Result<u64, ClientError> {
+        self.call(Call::ForgetLost { up_to }, &mut |_| {})
     }
 
     fn call<T: DeserializeOwned>(

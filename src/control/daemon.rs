@@ -1,6 +1,8 @@
 //! What the control server needs of a running mount, and no more.
 
-use crate::control::protocol::{Drained, Hello, ListPage, ListQuery, NativePath, Progress, Warmed};
+use crate::control::protocol::{
+    Drained, FileSystem, Hello, ListPage, ListQuery, LostPage, NativePath, Progress, TierAccepted, Warmed,
+};
 use crate::control::status::Status;
 use crate::error::Result;
 use async_trait::async_trait;
@@ -81,4 +83,22 @@ pub trait Daemon: Send + Sync {
     /// # Errors
     /// [`crate::error::Kind::NotFound`].
     async fn list(&self, query: &ListQuery) -> Result<ListPage>;
+
+    /// Takes what is at the path of a tier now for the tier; what was known there and is not any more is lost.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::Invalid`] if the tier is there, or is not a directory.
+    async fn accept_tier(&self, name: &str, file_system: FileSystem) -> Result<TierAccepted>;
+
+    /// Files that were lost with a tier, after a position in the list.
+    ///
+    /// # Errors
+    /// If the catalog can't be read.
+    async fn lost(&self, after: u64) -> Result<LostPage>;
+
+    /// Forgets lost files up to a position in the list; answers how many.
+    ///
+    /// # Errors
+    /// If the catalog can't be written.
+    async fn forget_lost(&self, up_to: u64) -> Result<u64>;
 }

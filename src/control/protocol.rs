@@ -110,12 +110,44 @@ pub enum Call {
     },
     /// What is in this directory? Answers [`ListPage`].
     List(ListQuery),
+    /// This tier was wiped: take what is at its path now for it. Answers [`TierAccepted`].
+    AcceptTier {
+        /// Its name in the config.
+        name: String,
+        /// On which file system it may be.
+        #[serde(default)]
+        file_system: FileSystem,
+    },
+    /// Which files were lost with a tier? Answers [`LostPage`].
+    Lost {
+        /// `id` of the last one known.
+        #[serde(default)]
+        after: u64,
+    },
+    /// The list of lost files has been seen up to this `id`. Answers how many were forgotten.
+    ForgetLost {
+        /// The last one seen.
+        up_to: u64,
+    },
 }
 
 impl Call {
     /// Every `call` this version knows.
-    pub const NAMES: [&str; 10] =
-        ["hello", "status", "flush", "pending", "warm", "drain", "unmount", "ended", "path", "list"];
+    pub const NAMES: [&str; 13] = [
+        "hello",
+        "status",
+        "flush",
+        "pending",
+        "warm",
+        "drain",
+        "unmount",
+        "ended",
+        "path",
+        "list",
+        "accept_tier",
+        "lost",
+        "forget_lost",
+    ];
 }
 
 /// One line of an answer.
@@ -319,6 +351,64 @@ pub struct NativePath {
     pub tier: String,
     /// Absolute path on this machine.
     pub path: WirePath,
+}
+
+/// On which file system an accepted tier may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileSystem {
+    /// Of the type it always was.
+    #[default]
+    AsKnown,
+    /// Any.
+    Any,
+}
+
+/// What accepting a tier cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierAccepted {
+    /// Names of files that are gone.
+    pub lost: u64,
+    /// Keys that were looked for and found.
+    pub found: u64,
+    /// The lost files are those after this `id` of the list.
+    pub listed_after: u64,
+}
+
+/// A part of the list of lost files, oldest loss first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostPage {
+    /// The files; none after the end.
+    pub files: Vec<LostRow>,
+}
+
+/// A file whose newest bytes went with a tier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostRow {
+    /// Position in the list.
+    pub id: u64,
+    /// Where it was, relative to the mount's root.
+    pub path: WirePath,
+    /// The tier that was wiped.
+    pub tier: String,
+    /// Bytes of the lost content.
+    pub size: u64,
+    /// Its modification time, nanoseconds since 1970.
+    pub mtime_ns: i64,
+    /// When the loss was written down, nanoseconds since 1970.
+    pub lost_at_ns: i64,
+    /// What of it is lost.
+    pub bytes: LostBytes,
+}
+
+/// What of a file is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LostBytes {
+    /// All there was.
+    All,
+    /// Its newest content; home has an older one.
+    Newest,
 }
 
 /// Which page of which directory.

@@ -64,6 +64,9 @@ pub struct Status {
     /// Files whose bytes a wiped tier took along.
     #[serde(default)]
     pub lost: u64,
+    /// Where the first of them were, at most [`BLOCKED_MAX`].
+    #[serde(default)]
+    pub lost_paths: Vec<WirePath>,
     /// The last error that was not only a program's own doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
@@ -73,17 +76,18 @@ pub struct Status {
 }
 
 impl Status {
-    /// As JSON that fits into an extended attribute: with fewer entries of [`Status::blocked`] if need be.
+    /// As JSON that fits into an extended attribute: with fewer entries of [`Status::blocked`] and [`Status::lost_paths`] if need be.
     #[must_use]
     pub fn to_xattr(&self) -> Vec<u8> {
         let mut fitting = self.clone();
         loop {
             // Strings, numbers and lists always make JSON.
             let json = serde_json::to_vec(&fitting).unwrap_or_default();
-            if json.len() <= XATTR_MAX || fitting.blocked.is_empty() {
+            if json.len() <= XATTR_MAX || fitting.blocked.is_empty() && fitting.lost_paths.is_empty() {
                 return json;
             }
             fitting.blocked.truncate(fitting.blocked.len() / 2);
+            fitting.lost_paths.truncate(fitting.lost_paths.len() / 2);
         }
     }
 }

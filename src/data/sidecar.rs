@@ -6,7 +6,7 @@
 //! may add some; `v` changes when an older reader would misunderstand.
 
 use crate::error::{Error, Kind, Result};
-use crate::types::{Generation, Ino, Key, Seq};
+use crate::types::{Generation, Ino, Key, Seq, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::Error as _;
@@ -48,6 +48,9 @@ pub struct Sidecar {
     pub size: u64,
     /// Location of the home tier.
     pub home: String,
+    /// The version at home that these bytes are to replace, as far as it was known; none if they are new there.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "base")]
+    pub base: Option<Version>,
     /// Whether it was closed.
     pub state: SidecarState,
 }
@@ -75,6 +78,20 @@ impl Sidecar {
             return Err(Error::new(Kind::Unsupported, text));
         }
         serde_json::from_value(versioned.sidecar).map_err(corrupt)
+    }
+}
+
+mod base {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(base: &Option<Version>, serializer: S) -> Result<S::Ok, S::Error> {
+        base.as_ref().map(|version| STANDARD.encode(&version.0)).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Version>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        let bytes = text.map(|text| STANDARD.decode(text)).transpose().map_err(D::Error::custom)?;
+        Ok(bytes.map(Version::new))
     }
 }
 
@@ -121,6 +138,7 @@ mod tests {
             mtime_ns: -5,
             size: 1 << 40,
             home: "az://training/prefix".into(),
+            base: None,
             state: SidecarState::Closed,
         }
     }
@@ -142,6 +160,12 @@ mod tests {
             let json = sidecar(path).to_json().unwrap();
             assert_eq!(Sidecar::from_json(&json).unwrap(), sidecar(path));
         }
+    }
+
+    #[test]
+    fn the_version_to_replace_is_kept() {
+        let over = Sidecar { base: Some(Version::new(b"\"0x8\xff\"")), ..sidecar(b"a") };
+        assert_eq!(Sidecar::from_json(&over.to_json().unwrap()).unwrap(), over);
     }
 
     #[test]

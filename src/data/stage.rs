@@ -11,18 +11,20 @@ mod claim;
 
 use crate::data::copy::copy_file;
 use crate::data::local::{FILE_MODE, Local};
+use crate::data::owner::Owner;
 use crate::data::reader::Reader;
 use crate::data::sidecar::Sidecar;
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Access, Object, RenameMode, Tier};
 use crate::types::{FileKind, Key};
 use bytes::Bytes;
+use claim::Claim;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const TEMPORARY: &str = "tmp";
 const SIDECAR: &[u8] = b".json";
@@ -43,13 +45,16 @@ pub struct Staged {
     pub sidecar: Option<Sidecar>,
 }
 
-/// The stage of one catalog on one tier, owned by this process until dropped.
+/// The stage of one catalog on one tier, owned by this process until dropped; on a tier that is absent at first, from its first use on.
 #[derive(Debug)]
 pub struct StageStore {
-    local: Local,
+    /// Used through [`StageStore::local`] only.
+    unclaimed: Local,
     root: Key,
-    /// Held, where the file system has flock, for as long as this process owns the stage.
-    _lock: File,
+    /// None: only to look.
+    owner: Option<Owner>,
+    claim: Mutex<Claim>,
+    is_claimed: AtomicBool,
     temporaries: AtomicU64,
     /// Fan-out directories whose own entries are known to be durable.
     durable: Mutex<HashSet<Key>>,
@@ -59,7 +64,7 @@ impl StageStore {
     /// The tier it is on.
     #[must_use]
     pub fn tier(&self) -> &Arc<dyn Tier> {
-        self.local.tier()
+        self.unclaimed.tier()
     }
 
     /// The key of stage file `name`.
@@ -85,7 +90,7 @@ impl StageStore {
     pub fn prepare(&self, name: &[u8]) -> Result<Key> {
         let key = self.key(name)?;
         if let Some((directory, _)) = key.split() {
-            self.local.make_directory(&directory)?;
+            self.local()?.make_directory(&directory)?;
         }
         Ok(key)
     }
@@ -96,7 +101,7 @@ impl StageStore {
     /// # Errors
     /// `Exists`, `NoSpace`.
     pub fn create(&self, name: &[u8], mode: u32) -> Result<File> {
-        self.local.create(&self.key(name)?, mode)
+        self.local()?.create(&self.key(name)?, mode)
     }
 
     /// Opens stage file `name`.
@@ -104,7 +109,7 @@ impl StageStore {
     /// # Errors
     /// `NotFound`.
     pub fn open(&self, name: &[u8], access: Access) -> Result<File> {
-        self.local.files()?.open(&self.key(name)?, access)
+        self.local()?.files()?.open(&self.key(name)?, access)
     }
 
     /// Removes stage file `name`, its sidecar and its `.copy`; what is not there is fine.
@@ -113,8 +118,8 @@ impl StageStore {
     /// As unlink(2).
     pub fn remove(&self, name: &[u8]) -> Result<()> {
         // The bytes go first: a sidecar alone describes nothing, bytes alone could not be told.
-        self.local.remove(&self.key(name)?)?;
-        self.local.remove(&self.copy_path(name)?)?;
+        self.local()?.remove(&self.key(name)?)?;
+        self.local()?.remove(&self.copy_path(name)?)?;
         self.remove_sidecar(name)
     }
 
@@ -123,7 +128,7 @@ impl StageStore {
     /// # Errors
     /// As unlink(2).
     pub fn remove_sidecar(&self, name: &[u8]) -> Result<()> {
-        self.local.remove(&self.suffixed(name, SIDECAR)?)
+        self.local()?.remove(&self.suffixed(name, SIDECAR)?)
     }
 
     /// Puts the sidecar of `name` in place in one step; durable with [`StageStore::sync`].
@@ -132,7 +137,7 @@ impl StageStore {
     /// As the tier says.
     pub fn write_sidecar(&self, name: &[u8], sidecar: &Sidecar) -> Result<()> {
         let key = self.suffixed(name, SIDECAR)?;
-        self.local.write_small(&key, &self.temporary()?, &sidecar.to_json()?)
+        self.local()?.write_small(&key, &self.temporary()?, &sidecar.to_json()?)
     }
 
     /// The sidecar of `name`.
@@ -141,7 +146,7 @@ impl StageStore {
     /// `NotFound`; `Corrupt` if it makes no sense, `Unsupported` if it is of a later version.
     pub fn read_sidecar(&self, name: &[u8]) -> Result<Sidecar> {
         let key = self.suffixed(name, SIDECAR)?;
-        let json = self.local.read_small(&key)?;
+        let json = self.local()?.read_small(&key)?;
         let json = json.ok_or_else(|| Error::new(Kind::NotFound, format!("no sidecar {key}")))?;
         Sidecar::from_json(&json).map_err(|error| error.context(key))
     }
@@ -152,17 +157,30 @@ impl StageStore {
     /// As fsync(2).
     pub fn sync(&self, name: &[u8]) -> Result<()> {
         self.open(name, Access::Read)?.sync_all()?;
-        if let Some(sidecar) = self.local.open(&self.suffixed(name, SIDECAR)?)? {
+        if let Some(sidecar) = self.local()?.open(&self.suffixed(name, SIDECAR)?)? {
             sidecar.sync_all()?;
         }
         let key = self.key(name)?;
         let Some((directory, _)) = key.split() else { return Ok(()) };
-        self.local.files()?.sync_directory(&directory)?;
+        self.local()?.files()?.sync_directory(&directory)?;
         if !self.durable.lock().contains(&directory) {
-            self.local.files()?.sync_directory(&self.root)?;
+            self.local()?.files()?.sync_directory(&self.root)?;
             self.durable.lock().insert(directory);
         }
         Ok(())
+    }
+
+    /// Ids of all catalogs that have a stage on `tier`.
+    ///
+    /// # Errors
+    /// As the tier says; `Invalid` if it is not a directory.
+    pub fn ids(tier: Arc<dyn Tier>) -> Result<Vec<String>> {
+        let mut ids = Vec::new();
+        Local::new(tier)?.for_each(&Key::parse(claim::ROOT)?, |entry| {
+            ids.push(String::from_utf8_lossy(&entry.name).into_owned());
+            Ok(())
+        })?;
+        Ok(ids)
     }
 
     /// Everything on the stage, for recovery.
@@ -172,14 +190,14 @@ impl StageStore {
     pub fn list(&self) -> Result<Vec<Staged>> {
         let mut found = BTreeMap::<Vec<u8>, Staged>::new();
         let mut directories = Vec::new();
-        self.local.for_each(&self.root, |entry| {
+        self.local()?.for_each(&self.root, |entry| {
             if entry.object.kind == FileKind::Directory && entry.name != TEMPORARY.as_bytes() {
                 directories.push(entry.name);
             }
             Ok(())
         })?;
         for directory in directories {
-            self.local.for_each(&self.root.join(&directory)?, |entry| {
+            self.local()?.for_each(&self.root.join(&directory)?, |entry| {
                 let path = [&directory, &b"/"[..], &entry.name].concat();
                 let base = path.strip_suffix(SIDECAR).or_else(|| path.strip_suffix(COPY)).unwrap_or(&path);
                 let staged = found.entry(base.to_vec()).or_default();
@@ -194,12 +212,21 @@ impl StageStore {
         found.into_iter().map(|(name, staged)| self.described(name, staged)).collect()
     }
 
+    /// Moves stage file `name` to the stage `to` of the same tier, where `new_name` must be free.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound`.
+    pub fn hand_over(&self, name: &[u8], to: &Self, new_name: &[u8]) -> Result<()> {
+        let new_key = to.prepare(new_name)?;
+        self.local()?.files()?.rename(&self.key(name)?, &new_key, RenameMode::NoReplace)
+    }
+
     /// Moves the file at native key `from` of the same tier here, over what is at `name`.
     ///
     /// # Errors
     /// As rename(2).
     pub fn rename_in(&self, from: &Key, name: &[u8]) -> Result<()> {
-        self.local.rename(from, &self.key(name)?)
+        self.local()?.rename(from, &self.key(name)?)
     }
 
     /// Moves stage file `name` to native key `to` of the same tier, whose parent must exist.
@@ -207,7 +234,7 @@ impl StageStore {
     /// # Errors
     /// As renameat2(2).
     pub fn rename_out(&self, name: &[u8], to: &Key, mode: RenameMode) -> Result<()> {
-        self.local.files()?.rename(&self.key(name)?, to, mode)
+        self.local()?.files()?.rename(&self.key(name)?, to, mode)
     }
 
     /// Copies `from` to the `.copy` of `name`, sharing blocks where the file system can.
@@ -240,7 +267,7 @@ impl StageStore {
     /// # Errors
     /// `NotFound` if there is no `.copy`.
     pub fn finish_copy(&self, name: &[u8]) -> Result<()> {
-        self.local.rename(&self.copy_path(name)?, &self.key(name)?)
+        self.local()?.rename(&self.copy_path(name)?, &self.key(name)?)
     }
 
     async fn pull(self: &Arc<Self>, to: &Arc<File>, reader: &Reader) -> Result<()> {
@@ -270,12 +297,12 @@ impl StageStore {
     /// An earlier try may have left one: it is nobody's.
     fn new_copy(&self, name: &[u8]) -> Result<File> {
         let key = self.copy_path(name)?;
-        self.local.remove(&key)?;
-        self.local.create(&key, FILE_MODE)
+        self.local()?.remove(&key)?;
+        self.local()?.create(&key, FILE_MODE)
     }
 
     fn drop_copy(&self, name: &[u8], error: Error) -> Result<()> {
-        if let Err(second) = self.local.remove(&self.copy_path(name)?) {
+        if let Err(second) = self.local()?.remove(&self.copy_path(name)?) {
             tracing::debug!(error = %second, "a broken copy stays until the next try");
         }
         Err(error)

@@ -1,13 +1,14 @@
 //! The running mount as the control socket sees it.
 
 use super::MountRequest;
+use super::accept::{self, Accepting};
 use super::parts::{Assembled, StatusText};
 use super::status;
 use super::warm::Warm;
 use crate::cli::detach::{self, Manner};
 use crate::control::protocol::{
-    Drained, Held, Hello, ListPage, ListQuery, NativePath, Phase, Progress, Role, Row, RowKind, RowState,
-    Warmed, WirePath,
+    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Progress, Role, Row,
+    RowKind, RowState, TierAccepted, Warmed, WirePath,
 };
 use crate::control::status::Status;
 use crate::control::{Daemon, ProgressSink};
@@ -45,6 +46,8 @@ pub struct Live {
     pub(super) phase: Mutex<Phase>,
     pub(super) usage: status::UsageCache,
     ending: watch::Sender<Ending>,
+    /// Held while a tier is accepted.
+    accepting: Arc<Mutex<()>>,
 }
 
 impl Live {
@@ -59,6 +62,7 @@ impl Live {
             phase: Mutex::new(Phase::Starting),
             usage: status::UsageCache::default(),
             ending: watch::channel(Ending::Running).0,
+            accepting: Arc::default(),
         }
     }
 
@@ -253,6 +257,33 @@ impl Daemon for Live {
         let key = Key::parse(path)?;
         let found = self.apart(move |vfs, caller| vfs.native_path(vfs.resolve(caller, &key)?)).await?;
         Ok(NativePath { tier: found.tier, path: WirePath(found.path) })
+    }
+
+    async fn accept_tier(&self, name: &str, file_system: FileSystem) -> Result<TierAccepted> {
+        let accepting = Accepting::on(&self.assembled, name)?;
+        let alone = self.accepting.clone();
+        let work = move |vfs: &Vfs, _: &Caller| {
+            let busy = || Error::new(Kind::Busy, "a tier is being accepted already");
+            let _alone = alone.try_lock().ok_or_else(busy)?;
+            accepting.run(file_system, &mut |losses| {
+                vfs.names_lost(&losses.observed);
+                Ok(())
+            })
+        };
+        let accepted = self.apart(work).await;
+        // Home may show an older version of what is lost, and an accepted tier what others put there.
+        self.assembled.vfs.look_again();
+        self.usage.forget();
+        self.assembled.mover.wake();
+        accepted
+    }
+
+    async fn lost(&self, after: u64) -> Result<LostPage> {
+        accept::lost_page(&self.assembled.catalog, after)
+    }
+
+    async fn forget_lost(&self, up_to: u64) -> Result<u64> {
+        self.assembled.catalog.forget_lost(up_to)
     }
 
     async fn list(&self, query: &ListQuery) -> Result<ListPage> {

@@ -35,6 +35,8 @@ pub struct Assembled {
     pub mover: MoverHandle,
     pub mode_reason: String,
     pub facts: Arc<FactsOfRoot>,
+    pub rules: Arc<Rules>,
+    pub stages: std::collections::HashMap<crate::types::TierId, Arc<crate::data::StageStore>>,
     pub hots: std::collections::HashMap<crate::types::TierId, Arc<crate::data::HotStore>>,
 }
 
@@ -76,12 +78,13 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
     let config = &request.config;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     check_mountpoint(request)?;
-    let catalog = Arc::new(open_catalog(&config.mount.catalog, &mut request.on_note, &clock)?);
+    let catalog = Arc::new(open_catalog(&config.mount.catalog, &mut *request.on_note, &clock)?);
     let writing = if request.options.read_only { Writing::Never } else { Writing::Allowed };
     let built = tiers::build(config, &catalog, &clock, writing).await?;
+    tell_abandoned(&config.mount.catalog, &built, &mut *request.on_note);
     let tiers = tiers::table(&built);
-    let stages = tiers::stages(config, &built, &catalog, clock.as_ref())?;
-    let hots = tiers::hots(config, &built, &clock)?;
+    let stages = tiers::stages(config, &built, &catalog, clock.as_ref(), writing)?;
+    let hots = tiers::hots(config, &built, &clock, writing)?;
     let rules = Arc::new(rules(config, &built)?);
     let runtime = tokio::runtime::Handle::current();
     let streams = Streams::new(MemoryBudget::new(config.mount.memory), runtime.clone());
@@ -116,9 +119,9 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
     let (mover, recovered) = Mover::start(MoverParts {
         catalog: catalog.clone(),
         tiers: tiers.iter().map(|(id, tier)| (id, tier.clone())).collect(),
-        rules,
+        rules: rules.clone(),
         stores: Stores {
-            stages,
+            stages: stages.clone(),
             hot: tiers::hot_tiers(config, &built, &hots),
             budget: Arc::new(streams.budget().clone()),
         },
@@ -135,7 +138,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
     })
     .await?;
     tell_recovered(recovered, &mut request.on_note);
-    Ok(Assembled { catalog, clock, built, streams, vfs, mover, mode_reason, facts, hots })
+    Ok(Assembled { catalog, clock, built, streams, vfs, mover, mode_reason, facts, rules, stages, hots })
 }
 
 struct NoStatus;
@@ -153,9 +156,9 @@ fn check_mountpoint(request: &MountRequest) -> Result<()> {
         .map_err(|problems| Error::new(Kind::Invalid, problems.to_string()))
 }
 
-fn open_catalog(
+pub(super) fn open_catalog(
     location: &config::Catalog,
-    note: &mut Box<dyn FnMut(&str) + Send>,
+    note: &mut dyn FnMut(&str),
     clock: &Arc<dyn Clock>,
 ) -> Result<Catalog> {
     let location = match location {
@@ -178,7 +181,7 @@ fn open_catalog(
     Catalog::open(&location, clock.clone())
 }
 
-fn make_private_directory(path: &Path) -> Result<()> {
+pub(super) fn make_private_directory(path: &Path) -> Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -186,7 +189,7 @@ fn make_private_directory(path: &Path) -> Result<()> {
         .map_err(|error| Error::from(error).context(format!("can't make {} for the catalog", path.display())))
 }
 
-fn rules(config: &config::Config, built: &[Built]) -> Result<Rules> {
+pub(super) fn rules(config: &config::Config, built: &[Built]) -> Result<Rules> {
     for tier in &config.tiers {
         tiers::id_of(built, &tier.name)?;
     }
@@ -213,7 +216,7 @@ fn io_mode(config: &config::Config, wanted: Passthrough) -> Result<(IoMode, Stri
     }
 }
 
-fn defaults(options: &MountOptions) -> Defaults {
+pub(super) fn defaults(options: &MountOptions) -> Defaults {
     let umask = options.umask.unwrap_or(0o022);
     Defaults {
         uid: options.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
@@ -223,8 +226,23 @@ fn defaults(options: &MountOptions) -> Defaults {
     }
 }
 
-fn host_name() -> String {
+pub(super) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// A catalog that is gone may have left bytes on a stage that no home has.
+fn tell_abandoned(catalog: &config::Catalog, built: &[Built], note: &mut dyn FnMut(&str)) {
+    let config::Catalog::Sqlite(path) = catalog else { return };
+    for id in Catalog::former_ids(path).unwrap_or_default() {
+        let count = |one: &Built| super::rebuild::files_on(one, &id).unwrap_or_default();
+        let files: u64 = built.iter().filter(|one| one.directory.is_some()).map(count).sum();
+        if files > 0 {
+            let files = if files == 1 { "1 file is".to_owned() } else { format!("{files} files are") };
+            note(&format!(
+                "{files} staged by a catalog that is gone ({id}); unmount, and `tierfs rebuild --force CONFIG` takes them over"
+            ));
+        }
+    }
 }
 
 fn tell_recovered(recovered: Recovered, note: &mut Box<dyn FnMut(&str) + Send>) {

@@ -1,11 +1,12 @@
 //! The status of a running mount, from memory: no tier is waited for.
 
 use super::daemon::Live;
+use super::parts::Assembled;
 use super::tiers::Built;
 use crate::catalog::TierCounts;
 use crate::control::protocol::WirePath;
 use crate::control::status::{
-    Blocked, Dirty, IoMode, LastError, Queue, Reads, SCHEMA, Status, TierState, TierStatus,
+    BLOCKED_MAX, Blocked, Dirty, IoMode, LastError, Queue, Reads, SCHEMA, Status, TierState, TierStatus,
 };
 use crate::data::HotStore;
 use crate::error::{Kind, Result};
@@ -39,6 +40,11 @@ struct Known {
 }
 
 impl UsageCache {
+    /// What tiers said is of yesterday.
+    pub fn forget(&self) {
+        self.0.lock().clear();
+    }
+
     /// What is known of a tier; if that is old, somebody is sent to ask, and the answer is for the next.
     fn of(&self, live: &Live, one: &Built) -> Known {
         let known = self.0.lock().entry(one.row.id).or_default().clone();
@@ -103,6 +109,7 @@ pub fn of(live: &Live) -> Status {
     let mover = assembled.mover.status().unwrap_or_default();
     let counts: HashMap<TierId, TierCounts> =
         assembled.catalog.counts().unwrap_or_default().into_iter().collect();
+    let lost = assembled.catalog.lost_count().unwrap_or_default();
     let now = assembled.clock.wall();
     let meters = assembled.streams.meters();
     let status = Status {
@@ -141,7 +148,8 @@ pub fn of(live: &Live) -> Status {
         conflicts: mover.conflicts,
         shadowed: 0,
         hidden: assembled.vfs.hidden_names(),
-        lost: mover.lost.len() as u64,
+        lost: lost + mover.lost.len() as u64,
+        lost_paths: lost_paths(assembled, &mover),
         last_error: mover.last_error.as_ref().map(|trouble| LastError {
             at_s: (trouble.at.0.max(0) / 1_000_000_000).cast_unsigned(),
             message: format!("{}: {}", trouble.about, trouble.error),
@@ -154,6 +162,13 @@ pub fn of(live: &Live) -> Status {
         },
     };
     status.with_attention()
+}
+
+fn lost_paths(assembled: &Assembled, mover: &MoverStatus) -> Vec<WirePath> {
+    let listed = assembled.catalog.lost(0, BLOCKED_MAX).unwrap_or_default();
+    let vanished = mover.lost.iter().filter_map(|lost| lost.path.clone());
+    let paths = listed.into_iter().map(|lost| lost.path).chain(vanished);
+    paths.take(BLOCKED_MAX).map(|path| WirePath(path.as_bytes().to_vec())).collect()
 }
 
 fn queue(mover: &MoverStatus) -> Queue {

@@ -11,7 +11,7 @@ use crate::tier::{
     Breaker, DirectoryKind, DirectoryOptions, DirectoryTier, Layer, Limit, Limits, Meter, Retry, RetryPolicy,
     Tier, TierMeter, Tiers, Writing,
 };
-use crate::types::TierId;
+use crate::types::{Key, TierId};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Built {
     pub tier: Arc<dyn Tier>,
     pub meter: Arc<TierMeter>,
     pub breaker: Option<Arc<Breaker>>,
-    directory: Option<DirectoryTier>,
+    pub directory: Option<DirectoryTier>,
 }
 
 /// Opens every tier of the config, in its order, and takes the directories for this catalog.
@@ -163,7 +163,7 @@ pub fn table(built: &[Built]) -> Arc<Tiers> {
     Arc::new(Tiers::new(built.iter().map(|one| (one.row.id, one.tier.clone())).collect()))
 }
 
-/// Stages of every tier that some rule stages on, taken for this process.
+/// Stages of every tier that some rule stages on, or did, taken for this process.
 ///
 /// # Errors
 /// [`Kind::Busy`] if another daemon may be alive that owns one.
@@ -172,23 +172,28 @@ pub fn stages(
     built: &[Built],
     catalog: &Catalog,
     clock: &dyn Clock,
+    writing: Writing,
 ) -> Result<HashMap<TierId, Arc<StageStore>>> {
     let owner = Owner::this_process(clock)?;
+    // The config may stage elsewhere by now.
+    let staging = catalog.staging()?;
     let mut stages = HashMap::new();
     for one in built {
-        let used = config.rules.iter().any(|rule| rule.stage == one.row.name);
-        if !used || one.tier.resident().is_none() || !one.tier.capabilities().writable {
-            continue;
-        }
-        match StageStore::claim(one.tier.clone(), catalog.id(), &owner) {
-            Ok(store) => drop(stages.insert(one.row.id, Arc::new(store))),
-            Err(error) if error.kind() == Kind::Absent => {
-                tracing::error!(tier = %one.row.name, "its stage can't be used: {error}");
-            }
-            Err(error) => return Err(error.context(format!("stage on tier {}", one.row.name))),
+        let named = config.rules.iter().any(|rule| rule.stage == one.row.name);
+        if (named || staging.contains(&one.row.id)) && may_be_written(one, writing) {
+            let store = StageStore::claim_when_there(one.tier.clone(), catalog.id(), &owner)
+                .map_err(|error| error.context(format!("stage on tier {}", one.row.name)))?;
+            stages.insert(one.row.id, Arc::new(store));
         }
     }
     Ok(stages)
+}
+
+/// Whether files can be kept there, as far as is known of a directory that is absent now.
+fn may_be_written(one: &Built, writing: Writing) -> bool {
+    let Some(resident) = one.tier.resident() else { return false };
+    let is_absent = || resident.stat(&Key::ROOT).is_err_and(|error| error.kind() == Kind::Absent);
+    one.tier.capabilities().writable || writing == Writing::Allowed && is_absent()
 }
 
 /// Hot stores of every tier that some rule names.
@@ -199,9 +204,10 @@ pub fn hots(
     config: &Config,
     built: &[Built],
     clock: &Arc<dyn Clock>,
+    writing: Writing,
 ) -> Result<HashMap<TierId, Arc<HotStore>>> {
     let used = built.iter().filter(|one| {
-        config.rules.iter().any(|rule| rule.hot.contains(&one.row.name)) && one.tier.capabilities().writable
+        config.rules.iter().any(|rule| rule.hot.contains(&one.row.name)) && may_be_written(one, writing)
     });
     used.map(|one| Ok((one.row.id, Arc::new(HotStore::new(one.tier.clone(), clock.clone())?)))).collect()
 }

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 
@@ -56,6 +57,8 @@ pub(crate) struct Context {
     pub(crate) sealed: Mutex<HashMap<Ino, (Generation, Version)>>,
     /// Files whose newest bytes are gone from their stage.
     pub(crate) lost: Mutex<Vec<Lost>>,
+    /// Moves of directories whose dirty files have been described anew.
+    pub(crate) described_moves: AtomicU64,
     /// Blocking tasks that run.
     blocking: watch::Sender<usize>,
 }
@@ -96,6 +99,7 @@ impl Context {
             mapped: Mutex::default(),
             sealed: Mutex::default(),
             lost: Mutex::default(),
+            described_moves: AtomicU64::new(0),
             blocking: watch::Sender::new(0),
         }
     }

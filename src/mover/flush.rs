@@ -62,10 +62,12 @@ const PAGE: usize = 512;
 /// Open files named in a report at most.
 const MAX_OPEN: usize = 1000;
 
-/// Closes what an earlier daemon left open for writing, if the scope names it, and looks again at what somebody may still write to.
+/// House-keeping that a flush does not wait for half a minute for: closes what an earlier daemon left open for writing, if the scope names it,
+/// and looks again at what somebody may still write to.
 pub(crate) fn close_inherited(context: &Context, scope: &FlushScope) -> Result<()> {
     super::recover::adopt_released(context)?;
     super::jobs::tidy::look_at_mapped(context)?;
+    super::jobs::chores::describe_moved(context)?;
     let named: &[Ino] = match scope {
         FlushScope::All => return Ok(()),
         FlushScope::Inodes(inodes) | FlushScope::Under(inodes) => inodes,

@@ -1,11 +1,10 @@
 //! The stores of `data` as the mover uses them: stages, hot copies, memory.
 
-use crate::catalog::{Replica, WriteState};
-use crate::data::{HotStore, Identity, MemoryBudget, Permit, StageStore, Staged};
+use crate::catalog::Replica;
+use crate::data::{HotStore, Identity, MemoryBudget, Permit, Sidecar, StageStore, Staged};
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
-use crate::types::TierId;
+use crate::types::{Key, TierId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -54,6 +53,21 @@ impl Stores {
         crate::failpoint::pass("became_a_hot_copy");
         self.stage(staged.tier)?.remove_sidecar(&staged.name)?;
         Ok(true)
+    }
+
+    /// Has a staged file say under which path it is known now.
+    pub(crate) fn describe_path(&self, staged: &Replica, path: &Key) -> Result<()> {
+        let stage = self.stage(staged.tier)?;
+        match stage.read_sidecar(&staged.name) {
+            Ok(sidecar) if sidecar.path != *path => {
+                stage.write_sidecar(&staged.name, &Sidecar { path: path.clone(), ..sidecar })
+            }
+            // Without one it could say nothing before either.
+            Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt | Kind::Unsupported) => {
+                Ok(())
+            }
+            other => other.map(drop),
+        }
     }
 
     /// Whether a staged file has left a description of itself.
@@ -137,11 +151,5 @@ fn sweep_one(context: &Context, stage: &StageStore, staged: &Staged) -> Result<b
 /// then the bytes are kept.
 fn is_at_home(context: &Context, staged: &Staged) -> Result<bool> {
     let Some(sidecar) = &staged.sidecar else { return Ok(false) };
-    let Some(inode) = found(context.catalog.inode(sidecar.ino))? else { return Ok(false) };
-    let replicas = context.catalog.replicas(sidecar.ino)?;
-    Ok(inode.state == WriteState::Clean
-        && sidecar.generation <= inode.generation
-        && replicas.iter().any(|replica| {
-            !replica.staged && replica.generation == inode.generation && replica.version.is_some()
-        }))
+    context.catalog.has_at_home(sidecar.ino, sidecar.generation)
 }

@@ -160,6 +160,38 @@ impl DirectoryTier {
         Ok(mark)
     }
 
+    /// What the path leads to now, whatever mark it has; nothing is written there.
+    ///
+    /// # Errors
+    /// As [`DirectoryTier::open`].
+    pub fn as_found(&self) -> Result<Self> {
+        let options =
+            DirectoryOptions { expected: None, writing: Writing::Never, ..self.inner.options.clone() };
+        Self::open(options, self.inner.presence.clock())
+    }
+
+    /// Reads the mark of what the path leads to now, and makes one where there is none. The tier is not taken for
+    /// that yet: see [`DirectoryTier::expect_mark`].
+    ///
+    /// # Errors
+    /// As mkdir(2) and open(2).
+    pub fn mark_found(&self) -> Result<Mark> {
+        if self.inner.options.writing == Writing::Never {
+            return Err(Kind::ReadOnly.into());
+        }
+        Presence::mark_found(&self.inner.options)
+    }
+
+    /// From now on this mark must be found, instead of the one before.
+    ///
+    /// # Errors
+    /// [`Kind::Absent`] if it is not there.
+    pub fn expect_mark(&self, id: &str) -> Result<()> {
+        self.inner.presence.remember(id);
+        let root = self.inner.presence.check(&self.inner.options)?;
+        self.inner.try_out(&root)
+    }
+
     /// Tells how many bytes tierfs itself has stored here, so that a configured capacity is
     /// counted against them; 0 (never told) counts nothing.
     pub fn note_used(&self, bytes: u64) {

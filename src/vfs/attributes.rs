@@ -72,6 +72,8 @@ impl Vfs {
         self.catalog().set_attr(ino, &change, domain.as_deref(), now)?;
         if native {
             self.know_natives(ino);
+        } else {
+            self.describe_again(ino);
         }
         Ok(())
     }

@@ -187,6 +187,14 @@ impl NodeTable {
         unknown
     }
 
+    /// Calls `visit` for every node in memory.
+    pub fn for_each(&self, visit: impl Fn(&Node)) {
+        for shard in &self.shards {
+            let nodes: Vec<_> = shard.lock().values().cloned().collect();
+            nodes.iter().for_each(|node| visit(node));
+        }
+    }
+
     /// How many nodes are in memory.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()

@@ -4,7 +4,7 @@ use super::Vfs;
 use crate::catalog::{Inode, Replica, WriteState};
 use crate::data::{Sidecar, SidecarState, StageStore};
 use crate::error::{Error, Kind, Result};
-use crate::types::{Ino, Key, Seq, TierId, Timestamp};
+use crate::types::{Ino, Key, Seq, TierId, Timestamp, Version};
 use std::fs::File;
 use std::sync::Arc;
 
@@ -28,8 +28,9 @@ impl Vfs {
     /// Writes what a staged file is beside it, for whoever finds it without this catalog. Best effort:
     /// the row is what this mount relies on.
     pub(super) fn describe(&self, tier: TierId, name: &[u8], inode: &Inode, path: &Key, closed: Option<Seq>) {
-        let home =
-            self.parts.tiers.find(self.rule(path).home).map_or_else(String::new, |tier| tier.location());
+        let home = self.rule(path).home;
+        let base = self.base(inode.attr.ino, home, path);
+        let home = self.parts.tiers.find(home).map_or_else(String::new, |tier| tier.location());
         let sidecar = Sidecar {
             path: path.clone(),
             ino: inode.attr.ino,
@@ -41,6 +42,7 @@ impl Vfs {
             mtime_ns: inode.attr.mtime.0,
             size: inode.attr.size,
             home,
+            base,
             state: if closed.is_some() { SidecarState::Closed } else { SidecarState::Writing },
         };
         let written = self.stage(tier).and_then(|stage| stage.write_sidecar(name, &sidecar));
@@ -49,15 +51,26 @@ impl Vfs {
         }
     }
 
+    /// What lies at home under the path, as far as the file answers for it.
+    fn base(&self, ino: Ino, home: TierId, path: &Key) -> Option<Version> {
+        let replicas = self.catalog().replicas(ino).ok()?;
+        let native = replicas.into_iter().find(|replica| replica.tier == home && replica.key == *path);
+        native?.version
+    }
+
     pub(super) fn describe_closed(&self, ino: Ino, path: &Key, seq: Seq) {
         self.describe_staged(ino, path, Some(seq));
     }
 
-    /// Brings the sidecar up to date after the path changed.
+    /// Brings the sidecar up to date after path, attributes or state changed.
     pub(super) fn describe_again(&self, ino: Ino) {
+        let Ok(inode) = self.catalog().inode(ino) else { return };
+        if inode.state == WriteState::Clean {
+            return;
+        }
         if let Ok(path) = self.some_path(ino) {
-            let closed = self.catalog().inode(ino).is_ok_and(|inode| inode.state != WriteState::Writing);
-            self.describe_staged(ino, &path, closed.then_some(Seq(0)));
+            let seq = self.catalog().step_of(ino).ok().flatten();
+            self.describe_staged(ino, &path, seq.filter(|_| inode.state != WriteState::Writing));
         }
     }
 

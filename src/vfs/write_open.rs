@@ -95,6 +95,8 @@ impl Vfs {
             self.catalog().revert_write(ino)?;
             return Ok(None);
         }
+        // Without the catalog, what is half written must not pass for closed.
+        self.describe_again(ino);
         let open = match (opened, shared) {
             (_, Some(open)) => open.relabelled(Place::Staged, replica.generation),
             (opened, None) => {

@@ -10,7 +10,7 @@ const MAX_LINES: usize = 700;
 const LEAVES: [&str; 5] = ["types", "error", "clock", "metrics", "failpoint"];
 
 /// Module → the modules it may name besides the leaves.
-const MAY_NAME: [(&str, &[&str]); 16] = [
+const MAY_NAME: [(&str, &[&str]); 17] = [
     ("types", &[]),
     ("error", &["types"]),
     ("clock", &["types"]),
@@ -23,6 +23,7 @@ const MAY_NAME: [(&str, &[&str]); 16] = [
     ("catalog", &["policy"]),
     ("data", &["tier", "catalog"]),
     ("mover", &["policy", "catalog", "tier", "data"]),
+    ("repair", &["policy", "catalog", "tier", "data"]),
     ("vfs", &["catalog", "data", "tier", "policy"]),
     ("fuse", &["vfs"]),
     ("control", &["vfs", "mover", "catalog", "data", "tier", "policy", "config"]),

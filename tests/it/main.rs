@@ -8,6 +8,7 @@ mod contract;
 mod crash;
 mod mounted;
 mod mover;
+mod repair;
 mod rig;
 mod support;
 mod tiers;

@@ -1,6 +1,7 @@
 //! Opens a catalog file: lock, examination, migration. Nothing is written before all checks passed.
 
 use super::super::schema::Schema;
+use super::ids;
 use crate::error::{Error, Kind, Result};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
@@ -15,14 +16,14 @@ use std::path::{Path, PathBuf};
 const CHECKED_WHOLE: u64 = 32 << 20;
 
 /// `path` with `suffix` behind its name.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(in crate::catalog) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
 }
 
 /// Takes the catalog for this process; the kernel gives it back when the process dies.
-pub(super) fn lock(path: &Path) -> Result<File> {
+pub(in crate::catalog) fn lock(path: &Path) -> Result<File> {
     let at = beside(path, ".lock");
     let file = OpenOptions::new()
         .write(true)
@@ -47,6 +48,10 @@ pub(super) fn connect(path: &Path, schema: &Schema) -> Result<Connection> {
     if found.is_none() {
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     }
+    enter(path, schema, found).map_err(|error| damage(path, error))
+}
+
+fn enter(path: &Path, schema: &Schema, found: Option<i64>) -> Result<Connection> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | NO_MUTEX)?;
     configure(&connection)?;
     match found {
@@ -92,19 +97,30 @@ fn examine(path: &Path, schema: &Schema) -> Result<Option<i64>> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Error::from(e).context(format_args!("can't open catalog {}", path.display()))),
     };
+    let was_ours = !ids::known(path)?.is_empty();
     let size = file.metadata()?.len();
+    if size == 0 && was_ours {
+        return Err(damaged(path, "it is empty"));
+    }
     if size == 0 {
         return Ok(None);
     }
-    let mut magic = [0; 16];
-    if file.read_exact(&mut magic).is_err() || &magic != b"SQLite format 3\0" {
+    let mut header = [0; HEADER];
+    if file.read_exact(&mut header).is_err() || &header[..16] != b"SQLite format 3\0" {
         return Err(damaged(path, "it is not an SQLite file"));
     }
     drop(file);
+    if is_cut(path, size, &header) {
+        return Err(damaged(path, "it is shorter than it says"));
+    }
     let version = read_version(path, size).map_err(|e| match e.kind() {
-        Kind::Corrupt => damaged(path, &e.to_string()).with_source(e),
+        Kind::Corrupt => damaged(path, "its check fails").with_source(e),
+        Kind::Invalid if was_ours => damaged(path, "another database lies in its place").with_source(e),
         _ => e.context(format_args!("can't read catalog {}", path.display())),
     })?;
+    if version.is_none() && was_ours {
+        return Err(damaged(path, "it has no tables"));
+    }
     match version {
         Some(version) if version > schema.version() => Err(Error::new(
             Kind::Invalid,
@@ -115,6 +131,38 @@ fn examine(path: &Path, schema: &Schema) -> Result<Option<i64>> {
             ),
         )),
         other => Ok(other),
+    }
+}
+
+/// Bytes of an SQLite header that are looked at.
+const HEADER: usize = 100;
+
+/// Whether the file ends before the page that its header calls the last. Pages may still be in a write-ahead log only.
+fn is_cut(path: &Path, size: u64, header: &[u8; HEADER]) -> bool {
+    let number = |at: usize| {
+        u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
+    };
+    let page = match u64::from(u16::from_be_bytes([header[16], header[17]])) {
+        1 => 65_536,
+        page => page,
+    };
+    let log = std::fs::metadata(beside(path, "-wal")).map_or(0, |log| log.len());
+    // The count is valid only if the change counter beside it is that of the last change.
+    number(24) == number(92) && log == 0 && size < number(28).saturating_mul(page)
+}
+
+/// What went wrong with the catalog's own tables, with what to do about damage.
+pub(in crate::catalog) fn told(location: &super::Location, error: Error) -> Error {
+    match location {
+        super::Location::Sqlite(path) => damage(path, error),
+        super::Location::Memory => error,
+    }
+}
+
+fn damage(path: &Path, error: Error) -> Error {
+    match error.kind() {
+        Kind::Corrupt => damaged(path, "its tables can't be read").with_source(error),
+        _ => error,
     }
 }
 
@@ -143,7 +191,8 @@ fn read_version(path: &Path, size: u64) -> Result<Option<i64>> {
     if size <= CHECKED_WHOLE {
         let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         if verdict != "ok" {
-            return Err(Error::new(Kind::Corrupt, verdict));
+            let verdict: Vec<&str> = verdict.lines().map(|line| line.trim_matches(['*', ' '])).collect();
+            return Err(Error::new(Kind::Corrupt, verdict.join("; ")));
         }
     }
     Ok(Some(version))
@@ -153,7 +202,7 @@ fn damaged(path: &Path, what: &str) -> Error {
     Error::new(
         Kind::Corrupt,
         format!(
-            "catalog {} is damaged ({what}); it was left as it is: run `tierfs rebuild`, or move it away to start with a new one",
+            "catalog {} is damaged ({what}); it was left as it is: `tierfs rebuild CONFIG` makes a new one from the tiers and takes over what is staged",
             path.display()
         ),
     )
@@ -192,7 +241,7 @@ fn keep_copy(connection: &Connection, path: &Path, version: i64) -> Result<()> {
 }
 
 /// Makes the names beside `path` durable.
-pub(super) fn sync_parent(path: &Path) -> Result<()> {
+pub(in crate::catalog) fn sync_parent(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()?;
     Ok(())

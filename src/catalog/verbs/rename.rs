@@ -11,6 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::tier::RenameMode;
 use crate::types::{FileKind, Ino, Key, name_is_valid};
 use rusqlite::params;
+use std::sync::atomic::Ordering;
 
 impl Catalog {
     /// Writes down a rename before its native moves are made. Refuses what [`Catalog::finish_rename`] would refuse.
@@ -30,10 +31,24 @@ impl Catalog {
     /// (generation 0) instead of doomed. A closed, uncommitted file's step moves to the end of the order.
     pub fn finish_rename(&self, intent: IntentId, plan: &RenamePlan) -> Result<Renamed> {
         // Until it is committed the intent is there, and is made good again.
-        self.engine.relaxed(|tx| {
+        let (renamed, moves_directory) = self.engine.relaxed(|tx| {
             tx.forget_intent(intent)?;
-            tx.rename(plan)
-        })
+            let renamed = tx.rename(plan)?;
+            let is_directory = |parent, name: &[u8]| -> Result<bool> {
+                Ok(tx.find_named(parent, name)?.is_some_and(|inode| inode.attr.kind == FileKind::Directory))
+            };
+            let there = is_directory(plan.new_parent, &plan.new_name)?;
+            Ok((renamed, there || is_directory(plan.parent, &plan.name)?))
+        })?;
+        if moves_directory {
+            self.directory_moves.fetch_add(1, Ordering::Release);
+        }
+        Ok(renamed)
+    }
+
+    /// How many renames moved a directory since the catalog was opened: equal numbers mean equal paths of what lies below one.
+    pub fn directory_moves(&self) -> u64 {
+        self.directory_moves.load(Ordering::Acquire)
     }
 
     /// A plan whose native moves failed before anything moved.

@@ -13,6 +13,11 @@ impl Catalog {
         self.engine.read(|tx| tx.steps(after, limit))
     }
 
+    /// Place in the order of the step that brings home in line with `ino`, if there is one.
+    pub fn step_of(&self, ino: Ino) -> Result<Option<Seq>> {
+        self.engine.read(|tx| Ok(tx.reconcile_step(ino)?.map(|(seq, _)| Seq(seq.cast_unsigned()))))
+    }
+
     /// Queues a reconcile step for `ino` at the end, or keeps the one there is (and lets a blocked one try again).
     pub fn queue(&self, ino: Ino, domain: &str) -> Result<Seq> {
         self.engine.write(|tx| {

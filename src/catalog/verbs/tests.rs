@@ -2,6 +2,7 @@
 
 mod bytes;
 mod files;
+mod lose;
 mod model;
 mod names;
 mod observe;

@@ -2,7 +2,7 @@
 
 use super::observe::Merge;
 use crate::catalog::tables::{PlaceRow, ReplicaRow, Tx};
-use crate::catalog::{Inode, Scope, WriteState};
+use crate::catalog::{Inode, Observed, Scope, WriteState};
 use crate::error::Result;
 use crate::types::{FileKind, Ino};
 
@@ -126,15 +126,8 @@ impl Merge<'_> {
     }
 
     /// Removes a file's name; an inode without names stays for who has it open.
-    pub(super) fn lose_name(&mut self, tx: &Tx<'_>, dir: Ino, name: &[u8], mut inode: Inode) -> Result<()> {
-        tx.delete_dentry(dir, name)?;
-        inode.attr.nlink = inode.attr.nlink.saturating_sub(1);
-        if inode.attr.nlink == 0 {
-            tx.drop_reconcile(inode.attr.ino)?;
-        }
-        tx.update_inode(&inode)?;
-        self.observed.entries.push((dir, name.to_vec(), inode.attr.ino));
-        Ok(())
+    pub(super) fn lose_name(&mut self, tx: &Tx<'_>, dir: Ino, name: &[u8], inode: Inode) -> Result<()> {
+        tx.lose_name(&mut self.observed, dir, name, inode)
     }
 
     /// A directory is not on the tier any more, nor is anything below it.
@@ -151,27 +144,47 @@ impl Merge<'_> {
         }
         tx.remove_place(place)?;
         match place.owner() {
-            Some(dir) => self.vanish_directory(tx, dir),
+            Some(dir) => tx.vanish_directory(&mut self.observed, dir),
             None => Ok(()),
         }
     }
+}
+
+impl Tx<'_> {
+    /// Removes a file's name; an inode without names stays for who has it open.
+    pub(super) fn lose_name(
+        &self,
+        observed: &mut Observed,
+        dir: Ino,
+        name: &[u8],
+        mut inode: Inode,
+    ) -> Result<()> {
+        self.delete_dentry(dir, name)?;
+        inode.attr.nlink = inode.attr.nlink.saturating_sub(1);
+        if inode.attr.nlink == 0 {
+            self.drop_reconcile(inode.attr.ino)?;
+        }
+        self.update_inode(&inode)?;
+        observed.entries.push((dir, name.to_vec(), inode.attr.ino));
+        Ok(())
+    }
 
     /// A directory that lost a place is gone if it has no other, nothing in it and nothing to come.
-    fn vanish_directory(&mut self, tx: &Tx<'_>, dir: Ino) -> Result<()> {
-        if tx.has_places(dir)? || tx.has_entries(dir)? || tx.reconcile_step(dir)?.is_some() {
+    pub(super) fn vanish_directory(&self, observed: &mut Observed, dir: Ino) -> Result<()> {
+        if self.has_places(dir)? || self.has_entries(dir)? || self.reconcile_step(dir)?.is_some() {
             return Ok(());
         }
-        let Some((parent, name)) = tx.first_name(dir)? else { return Ok(()) };
-        let mut inode = tx.inode(dir)?;
-        tx.delete_dentry(parent, &name)?;
-        for row in tx.replicas_of(dir)? {
-            tx.bury(row.place, &row.name)?;
+        let Some((parent, name)) = self.first_name(dir)? else { return Ok(()) };
+        let mut inode = self.inode(dir)?;
+        self.delete_dentry(parent, &name)?;
+        for row in self.replicas_of(dir)? {
+            self.bury(row.place, &row.name)?;
         }
         inode.attr.nlink = 0;
-        tx.update_inode(&inode)?;
-        tx.forget_natives();
-        tx.count_subdirectories(parent, -1)?;
-        self.observed.entries.push((parent, name, dir));
+        self.update_inode(&inode)?;
+        self.forget_natives();
+        self.count_subdirectories(parent, -1)?;
+        observed.entries.push((parent, name, dir));
         Ok(())
     }
 }

@@ -199,6 +199,9 @@ async fn work(daemon: &dyn Daemon, call: Call, sink: &watch::Sender<Progress>) -
             let query = ListQuery { limit: query.limit.clamp(1, PAGE_MAX), ..query };
             outcome(daemon.list(&query).await)
         }
+        Call::AcceptTier { name, file_system } => outcome(daemon.accept_tier(&name, file_system).await),
+        Call::Lost { after } => outcome(daemon.lost(after).await),
+        Call::ForgetLost { up_to } => outcome(daemon.forget_lost(up_to).await),
     }
 }
 

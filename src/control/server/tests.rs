@@ -82,6 +82,18 @@ impl Daemon for Fake {
         assert_eq!(query.limit, PAGE_MAX);
         Ok(ListPage { rows: vec![], next: Some("more".into()) })
     }
+
+    async fn accept_tier(&self, name: &str, _: FileSystem) -> Result<TierAccepted> {
+        Err(Error::new(Kind::Invalid, format!("tier {name} is there")))
+    }
+
+    async fn lost(&self, _: u64) -> Result<LostPage> {
+        Ok(LostPage::default())
+    }
+
+    async fn forget_lost(&self, _: u64) -> Result<u64> {
+        Ok(0)
+    }
 }
 
 struct Rig {
@@ -202,6 +214,9 @@ fn every_call_is_known_by_name() {
         Call::Ended,
         Call::Path { path: WirePath::default() },
         Call::List(ListQuery { path: WirePath::default(), after: None, limit: 1 }),
+        Call::AcceptTier { name: String::new(), file_system: FileSystem::Any },
+        Call::Lost { after: 0 },
+        Call::ForgetLost { up_to: 0 },
     ];
     let names: Vec<String> = calls
         .iter()

@@ -25,8 +25,13 @@ impl Status {
 }
 
 fn lost(status: &Status) -> Option<String> {
-    (status.lost > 0)
-        .then(|| format!("{} lost with the tier they were on; the log names them", files(status.lost)))
+    let first = status.lost_paths.first().map_or_else(String::new, |path| format!(", {path} first"));
+    (status.lost > 0).then(|| {
+        format!(
+            "{} lost with the tier they were on{first}; `tierfs tier lost` lists them",
+            files(status.lost)
+        )
+    })
 }
 
 fn unwell(tier: &TierStatus) -> Option<String> {
@@ -35,8 +40,8 @@ fn unwell(tier: &TierStatus) -> Option<String> {
         TierState::Ok => None,
         TierState::Sick => Some(format!("tier {} does not answer: {reason}", tier.name)),
         TierState::Absent => Some(format!(
-            "tier {} is absent: {reason}; mount {} again, nothing is written there meanwhile",
-            tier.name, tier.location
+            "tier {} is absent: {reason}; mount {} again, or if it was wiped `tierfs tier accept {}`",
+            tier.name, tier.location, tier.name
         )),
     }
 }

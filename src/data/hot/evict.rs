@@ -87,6 +87,36 @@ impl HotStore {
         Ok(evicted)
     }
 
+    /// Calls `visit` for what fills that died have left; the next [`HotStore::scan`] removes it.
+    ///
+    /// # Errors
+    /// As the tier says.
+    pub fn dead_fills(&self, visit: &mut dyn FnMut(&Key)) -> Result<()> {
+        let mut level = vec![Key::parse(ROOT)?];
+        // Fan-out, then objects.
+        for _ in 0..2 {
+            let mut below = Vec::new();
+            for directory in &level {
+                self.local.for_each(directory, |entry| {
+                    below.push(directory.join(&entry.name)?);
+                    Ok(())
+                })?;
+            }
+            level = below;
+        }
+        for object in level {
+            self.local.for_each(&object, |entry| {
+                if let Some(claim) = claim_of(&object, &entry.name)?
+                    && !self.is_alive(&claim)?
+                {
+                    visit(&object.join(&entry.name)?);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
     fn scan_object(
         &self,
         object: &Key,
@@ -95,8 +125,7 @@ impl HotStore {
         let mut flow = ControlFlow::Continue(());
         self.local.for_each(object, |entry| {
             let key = object.join(&entry.name)?;
-            if let Some(at) = entry.name.windows(PART.len()).position(|window| window == PART) {
-                let claim = object.join(&entry.name[..at + PART.len()])?;
+            if let Some(claim) = claim_of(object, &entry.name)? {
                 if !self.is_alive(&claim)? {
                     self.local.remove(&key)?;
                 }
@@ -116,4 +145,10 @@ impl HotStore {
             answer => answer,
         }
     }
+}
+
+/// The claim that a part belongs to, or is; none for a copy.
+fn claim_of(object: &Key, name: &[u8]) -> Result<Option<Key>> {
+    let at = name.windows(PART.len()).position(|window| window == PART);
+    Ok(at.map(|at| object.join(&name[..at + PART.len()])).transpose()?)
 }

@@ -5,16 +5,23 @@ use crate::data::local::{self, FILE_MODE, Local};
 use crate::data::owner::{Owner, Standing};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Access, Tier};
-use crate::types::Key;
+use crate::types::{FileKind, Key};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-const ROOT: &str = ".tierfs/stage";
+pub(super) const ROOT: &str = ".tierfs/stage";
 const OWNER: &str = "owner";
 const LOCK: &str = "lock";
+
+/// What shows others that the stage is taken.
+#[derive(Debug, Default)]
+pub(super) struct Claim {
+    /// Held, where the file system has flock, for as long as this process owns the stage.
+    _lock: Option<File>,
+}
 
 impl StageStore {
     /// Takes the stage of `catalog_id` on `tier` for `owner`; makes it if there is none.
@@ -22,25 +29,89 @@ impl StageStore {
     /// # Errors
     /// `Busy` if another daemon owns it and may be alive, `Invalid` if the tier is not a directory.
     pub fn claim(tier: Arc<dyn Tier>, catalog_id: &str, owner: &Owner) -> Result<Self> {
-        let local = Local::new(tier)?;
-        let root = Key::parse(ROOT)?.join(catalog_id)?;
-        local.make_directory(&root.join(TEMPORARY)?)?;
-        let lock = open_or_create(&local, &root.join(LOCK)?)?;
+        let store = Self::unclaimed(tier, catalog_id, Some(owner))?;
+        store.local()?;
+        Ok(store)
+    }
+
+    /// The same if the tier is there; else whoever uses the stage first takes it, once the tier is back.
+    ///
+    /// # Errors
+    /// As [`StageStore::claim`].
+    pub fn claim_when_there(tier: Arc<dyn Tier>, catalog_id: &str, owner: &Owner) -> Result<Self> {
+        let store = Self::unclaimed(tier, catalog_id, Some(owner))?;
+        match store.local().map(drop) {
+            Err(error) if error.kind() == Kind::Absent => {
+                tracing::error!(tier = store.tier().name(), %error, "its stage can't be used until it is back");
+            }
+            taken => taken?,
+        }
+        Ok(store)
+    }
+
+    /// The stage of `catalog_id`, whoever has it: only to be looked at.
+    ///
+    /// # Errors
+    /// `Invalid` if the tier is not a directory.
+    pub fn to_look_at(tier: Arc<dyn Tier>, catalog_id: &str) -> Result<Self> {
+        let store = Self::unclaimed(tier, catalog_id, None)?;
+        store.is_claimed.store(true, Ordering::Release);
+        Ok(store)
+    }
+
+    fn unclaimed(tier: Arc<dyn Tier>, catalog_id: &str, owner: Option<&Owner>) -> Result<Self> {
+        Ok(Self {
+            unclaimed: Local::new(tier)?,
+            root: Key::parse(ROOT)?.join(catalog_id)?,
+            owner: owner.cloned(),
+            claim: Mutex::default(),
+            is_claimed: AtomicBool::new(false),
+            temporaries: AtomicU64::new(0),
+            durable: Mutex::default(),
+        })
+    }
+
+    /// The tier has another root by now: the stage is made and taken anew there.
+    ///
+    /// # Errors
+    /// As [`StageStore::claim`].
+    pub fn claim_again(&self) -> Result<()> {
+        self.is_claimed.store(false, Ordering::Release);
+        self.durable.lock().clear();
+        self.local().map(drop)
+    }
+
+    /// The tier, once the stage is this process's.
+    pub(super) fn local(&self) -> Result<&Local> {
+        if !self.is_claimed.load(Ordering::Acquire) {
+            let mut claim = self.claim.lock();
+            if !self.is_claimed.load(Ordering::Acquire) {
+                *claim = self.take()?;
+                self.is_claimed.store(true, Ordering::Release);
+            }
+        }
+        Ok(&self.unclaimed)
+    }
+
+    fn take(&self) -> Result<Claim> {
+        let local = &self.unclaimed;
+        let looks = || Error::new(Kind::ReadOnly, "the stage is only looked at");
+        let owner = self.owner.as_ref().ok_or_else(looks)?;
+        local.make_directory(&self.root.join(TEMPORARY)?)?;
+        let lock = open_or_create(local, &self.root.join(LOCK)?)?;
         let locked = flock(&lock, FlockOperation::NonBlockingLockExclusive);
-        let store =
-            Self { local, root, _lock: lock, temporaries: AtomicU64::new(0), durable: Mutex::default() };
-        store.refuse_living_owner(owner, locked == Err(rustix::io::Errno::WOULDBLOCK))?;
-        store.clear_temporaries()?;
+        self.refuse_living_owner(owner, locked == Err(rustix::io::Errno::WOULDBLOCK))?;
+        self.clear_temporaries()?;
         let json = serde_json::to_vec(owner)
             .map_err(|error| Error::new(Kind::Corrupt, "write the owner file").with_source(error))?;
-        store.local.write_small(&store.root.join(OWNER)?, &store.temporary()?, &json)?;
-        store.sync_ancestors()?;
-        Ok(store)
+        local.write_small(&self.root.join(OWNER)?, &self.temporary()?, &json)?;
+        self.sync_ancestors()?;
+        Ok(Claim { _lock: Some(lock) })
     }
 
     fn refuse_living_owner(&self, owner: &Owner, locked_by_another: bool) -> Result<()> {
         let key = self.root.join(OWNER)?;
-        let known = self.local.read_small(&key)?;
+        let known = self.unclaimed.read_small(&key)?;
         let known: Option<Owner> = known.and_then(|json| serde_json::from_slice(&json).ok());
         let standing = known.as_ref().map_or(Ok(Standing::Hidden), |known| owner.standing_of(known))?;
         let who = known
@@ -61,20 +132,47 @@ impl StageStore {
         }
     }
 
+    /// Takes away what is left of a stage on which nothing lies any more; answers whether nothing did.
+    ///
+    /// # Errors
+    /// As the tier says.
+    pub fn dissolve(self) -> Result<bool> {
+        let files = self.unclaimed.files()?;
+        let mut directories = vec![self.root.clone()];
+        self.unclaimed.for_each(&self.root, |entry| {
+            if entry.object.kind == FileKind::Directory {
+                directories.push(self.root.join(&entry.name)?);
+            }
+            Ok(())
+        })?;
+        for directory in directories.iter().skip(1) {
+            match files.rmdir(directory) {
+                Err(error) if error.kind() == Kind::NotEmpty => return Ok(false),
+                other => other?,
+            }
+        }
+        self.unclaimed.remove(&self.root.join(OWNER)?)?;
+        self.unclaimed.remove(&self.root.join(LOCK)?)?;
+        match files.rmdir(&self.root) {
+            Err(error) if error.kind() == Kind::NotEmpty => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
     fn clear_temporaries(&self) -> Result<()> {
         let directory = self.root.join(TEMPORARY)?;
         let mut names = Vec::new();
-        self.local.for_each(&directory, |entry| {
+        self.unclaimed.for_each(&directory, |entry| {
             names.push(directory.join(&entry.name)?);
             Ok(())
         })?;
-        names.iter().try_for_each(|name| self.local.remove(name))
+        names.iter().try_for_each(|name| self.unclaimed.remove(name))
     }
 
     fn sync_ancestors(&self) -> Result<()> {
         let mut key = self.root.clone();
         loop {
-            self.local.files()?.sync_directory(&key)?;
+            self.unclaimed.files()?.sync_directory(&key)?;
             match key.split() {
                 Some((parent, _)) => key = parent,
                 None => return Ok(()),

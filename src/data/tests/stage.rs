@@ -34,6 +34,7 @@ fn sidecar() -> Sidecar {
         mtime_ns: 1,
         size: 5,
         home: "fake://remote".into(),
+        base: None,
         state: SidecarState::Closed,
     }
 }

@@ -1,10 +1,13 @@
 //! House-keeping between steps: tombstones, hot copies above the high water, files that an earlier daemon's writers held.
 
+use crate::error::Result;
 use crate::mover::context::Context;
+use crate::mover::flush::found;
 use crate::mover::jobs::tidy;
 use crate::mover::recover;
 use crate::types::Timestamp;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a tombstone outlives its key: longer than any listing takes.
@@ -20,10 +23,33 @@ pub(crate) async fn run(context: &Arc<Context>) {
             context.catalog.purge(before)?;
             recover::adopt_released(context)?;
             tidy::look_at_mapped(context)?;
+            describe_moved(context)?;
             context.stores.keep_below_high_water()
         })
         .await;
     if let Err(error) = done {
         tracing::warn!(%error, "house-keeping of the mover failed; it is tried again");
     }
+}
+
+/// A directory was renamed: what is dirty below it says its new path, for whoever finds it without the catalog. A file that a
+/// program has open for writing now has its turn when that lets go.
+pub(crate) fn describe_moved(context: &Context) -> Result<()> {
+    let moves = context.catalog.directory_moves();
+    if context.described_moves.load(Ordering::Acquire) == moves {
+        return Ok(());
+    }
+    let mut all = true;
+    for inode in context.catalog.dirty()? {
+        let ino = inode.attr.ino;
+        let Some(path) = found(context.catalog.path(ino))?.flatten() else { continue };
+        for staged in context.catalog.replicas(ino)?.iter().filter(|replica| replica.staged) {
+            let described = context.unwritten(ino, || context.stores.describe_path(staged, &path));
+            all &= described.transpose()?.is_some();
+        }
+    }
+    if all {
+        context.described_moves.store(moves, Ordering::Release);
+    }
+    Ok(())
 }

@@ -110,6 +110,11 @@ impl Presence {
         self.device.load(Ordering::Relaxed)
     }
 
+    /// The clock it looks at.
+    pub(super) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
     /// Wall time.
     pub(super) fn now(&self) -> crate::types::Timestamp {
         self.clock.wall()
@@ -118,6 +123,12 @@ impl Presence {
     /// Remembers `mark` as what must be found from now on.
     pub(super) fn remember(&self, mark: &str) {
         self.state.write().mark = Some(mark.to_owned());
+    }
+
+    /// Marks what the path leads to now, whatever was known; the known root stays the one expected.
+    pub(super) fn mark_found(options: &DirectoryOptions) -> Result<Mark> {
+        let root = Root::pin(&options.path).map_err(|error| unreachable_root(options, error))?;
+        claim(&root, super::MayCreate::Yes)
     }
 
     fn settle(&self, options: &DirectoryOptions, found: Option<&Arc<Root>>) {

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 use tierfs::control::protocol::{
-    Drained, Held, Hello, ListPage, ListQuery, NativePath, Phase, Role, Row, RowKind, RowState, Warmed,
-    WirePath,
+    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Role, Row, RowKind,
+    RowState, TierAccepted, Warmed, WirePath,
 };
 use tierfs::control::server::{self, Server};
 use tierfs::control::status::Status;
@@ -103,6 +103,18 @@ impl Daemon for FakeDaemon {
             b"" | b"file" => Ok(ListPage { rows: vec![row()], next: None }),
             _ => Err(Error::new(Kind::NotFound, "no such file")),
         }
+    }
+
+    async fn accept_tier(&self, name: &str, _: FileSystem) -> Result<TierAccepted> {
+        Err(Error::new(Kind::Invalid, format!("tier {name} is there")))
+    }
+
+    async fn lost(&self, _: u64) -> Result<LostPage> {
+        Ok(LostPage::default())
+    }
+
+    async fn forget_lost(&self, _: u64) -> Result<u64> {
+        Ok(0)
     }
 }
 

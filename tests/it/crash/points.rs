@@ -11,8 +11,8 @@ use tierfs::failpoint::{POINTS, Point};
 /// Operations after which a place counts as unreachable.
 const OPERATIONS: usize = 3_000;
 
-/// Where a test of the mover drives the daemon's parts, because no program leads there by calls alone.
-const BY_PARTS: [&str; 1] = ["directory_moved_not_recorded"];
+/// Where another test drives the daemon's parts, or a command, because no program leads there by calls alone.
+const BY_PARTS: [&str; 3] = ["directory_moved_not_recorded", "losses_named", "taken_over_not_closed"];
 
 fn die_at(point: &Point, pass: u32, mode: Mode) {
     println!("{} ({pass}) {mode:?}: {}", point.name, point.promise);

@@ -134,6 +134,14 @@ impl Tiers {
             .collect()
     }
 
+    /// What staged files on scratch say of themselves.
+    pub fn sidecars(&self) -> Vec<String> {
+        let names = below_own(&self.scratch, "stage").into_iter().filter(|name| name.ends_with(".json"));
+        let stage = self.scratch.join(".tierfs/stage");
+        // One that is gone meanwhile says nothing.
+        names.filter_map(|name| fs::read_to_string(stage.join(name)).ok()).collect()
+    }
+
     /// Hot copies on scratch, whole ones only.
     pub fn hot_copies(&self) -> Vec<String> {
         below_own(&self.scratch, "hot").into_iter().filter(|name| !name.ends_with(".part")).collect()
