@@ -1,26 +1,7 @@
 //! Tiers that go away or hang.
 
-use crate::support::{Mount, Proxy, Tiers, noise, wait};
+use crate::support::{Mount, Over, Proxy, Tiers, noise, wait};
 use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-/// Something mounted over a directory, taken away when dropped.
-struct Over<'a>(&'a Path);
-
-impl<'a> Over<'a> {
-    fn tmpfs(path: &'a Path) -> Self {
-        let status = Command::new("mount").args(["-t", "tmpfs", "tierfs-test"]).arg(path).status();
-        assert!(status.expect("mount").success());
-        Self(path)
-    }
-}
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        crate::support::mount::detach(self.0);
-    }
-}
 
 #[test]
 fn scratch_can_be_wiped() {
