@@ -4,8 +4,10 @@
 mod archive;
 mod catalog_lost;
 mod changes;
+mod inodes;
 mod large;
 mod links_and_times;
+mod maps;
 mod names;
 mod order;
 mod refused;
