@@ -378,15 +378,15 @@ impl fuser::Filesystem for Mount {
     ) {
         let caller = vfs::Caller { uid: request.uid(), gid: request.gid(), wait: vfs::Wait::Allowed };
         let vfs = &self.0.vfs;
-        let written = vfs.write(handle(fh), offset, data).and_then(|()| {
+        let written = vfs.write(handle(fh), offset, data).and_then(|written| {
             if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
                 vfs.drop_set_id(&caller, ino(number))?;
             }
-            Ok(())
+            Ok(written)
         });
         match written {
             // A request is at most `MAX_IO` long.
-            Ok(()) => reply.written(data.len() as u32),
+            Ok(written) => reply.written(written as u32),
             Err(error) => {
                 log(&error);
                 reply.error(errno(&error));
