@@ -11,6 +11,7 @@ mod maps;
 mod names;
 mod order;
 mod refused;
+mod room;
 mod signing_in;
 mod trouble;
 mod two_mounts;
