@@ -173,13 +173,15 @@ fn c070(mode: Mode, home: &str) {
     const COUNT: usize = 10_000;
     let (server, tiers, container) = own();
     let group;
-    let mount = Mount::of(&tiers).mode(mode).start();
+    let mount = Mount::of(&tiers).mode(mode).default_revalidate().start();
     group = MemoryGroup::holding(mount.pid(), 512 * MIB);
     eprintln!("{}", group.as_ref().map_or("no control group", |_| "held to 512 MiB"));
     let directory = mount.path(home).join("m");
     fs::create_dir_all(&directory).expect("mkdir");
+    let began = Instant::now();
     let script = format!("for i in $(seq {COUNT}); do echo $i >$0/$i & done; wait");
     let made = Command::new("bash").args(["-c", &script]).arg(&directory).output().expect("bash");
+    eprintln!("made after {:?}", began.elapsed());
     assert!(made.status.success() && made.stderr.is_empty(), "{}", told(&made));
     let right = |when: &str| {
         for i in 1..=COUNT {
