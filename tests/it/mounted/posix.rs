@@ -5,7 +5,7 @@ mod bytes;
 mod names;
 
 use crate::support::blob_server::BlobServer;
-use crate::support::{Mode, Mount, Tiers};
+use crate::support::{Mode, Mount, Over, Tiers};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -189,4 +189,26 @@ fn names(directory: &Path) -> Vec<String> {
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
+}
+
+/// A directory tier on what refuses direct I/O itself: the daemon does without.
+#[test]
+fn c175_direct_io_on_a_tier_without_it() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let tiers = Tiers::with_directories();
+    let _scratch = Over::ramfs(&tiers.scratch);
+    let mut direct = fs::File::options();
+    direct.write(true).create(true).truncate(true).custom_flags(libc::O_DIRECT);
+    assert_eq!(errno(direct.open(tiers.scratch.join("native"))), libc::EINVAL, "else this proves nothing");
+    let mount = Mount::of(&tiers).mode(Mode::Ordinary).start();
+    for directory in ["d", "blob"] {
+        fs::create_dir(mount.path(directory)).expect("mkdir");
+        let bytes = vec![b'D'; 65536];
+        let (from, to) = (write(&mount.path(directory).join("f"), &bytes), mount.path(directory).join("to"));
+        let files = [format!("if={}", from.display()), format!("of={}", to.display())];
+        let mut dd = std::process::Command::new("dd");
+        let dd = dd.args(files).args(["bs=4k", "oflag=direct", "iflag=direct"]).output().expect("dd");
+        assert!(dd.status.success(), "{dd:?}");
+        assert!(read(&to) == bytes, "{directory}: other bytes");
+    }
 }

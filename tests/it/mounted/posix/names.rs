@@ -150,7 +150,7 @@ pub(super) fn c232_a_rewound_directory_is_whole_and_new(dir: &Path) {
         let name = entry.expect("an entry").file_name().to_bytes().to_vec();
         assert!(all.insert(name.clone()), "{} twice", String::from_utf8_lossy(&name));
     }
-    assert!(all.len() == 304 && all.contains(&b"newer".to_vec()), "{} names", all.len());
+    assert!(all.len() == 304 && all.contains(b"newer".as_slice()), "{} names", all.len());
 }
 
 pub(super) fn odd_names_are_names(dir: &Path) {
