@@ -173,6 +173,23 @@ fn a_full_stage_and_hot_tier_cost_no_bytes() {
     }
 }
 
+/// A native file is its own record: made or refused while there is no room for its rows, but truly so.
+fn make_natives(mount: &Mount, name: &str, bytes: &[u8]) {
+    let made: Vec<_> = (0..20)
+        .map(|i| mount.path(&format!("{name}{i}")))
+        .filter(|path| match fs::write(path, bytes) {
+            Ok(()) => true,
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{}: {error}", path.display());
+                false
+            }
+        })
+        .collect();
+    for path in made {
+        assert!(fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())) == bytes);
+    }
+}
+
 /// What no row can be written for is refused; what needs none goes on.
 #[test]
 fn a_full_catalog_disk_costs_no_bytes_and_is_told_once() {
@@ -191,6 +208,7 @@ fn a_full_catalog_disk_costs_no_bytes_and_is_told_once() {
         mount.flush();
         let ballast = disk.fill();
 
+        make_natives(&mount, "native", &bytes);
         // The log of the catalog may have some room left in its file.
         let mut made = Vec::new();
         for i in 0..2000 {
@@ -203,15 +221,7 @@ fn a_full_catalog_disk_costs_no_bytes_and_is_told_once() {
             }
         }
         assert!(made.len() < 2000, "the disk never was full");
-        for i in 0..20 {
-            // A native file is its own record: made or refused, but truly so.
-            let name = format!("native{i}");
-            if let Err(error) = fs::write(mount.path(&name), &bytes) {
-                assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
-                continue;
-            }
-            assert!(fs::read(mount.path(&name)).expect("a read") == bytes, "{name}");
-        }
+        make_natives(&mount, "later", &bytes);
         for name in ["blob/f", "f", "blob/cold"] {
             for _ in 0..50 {
                 assert!(fs::read(mount.path(name)).expect("a read") == bytes, "{name}");
