@@ -2,7 +2,7 @@
 # Upgrades nothing; takes no time when all is there. Debian and Ubuntu; elsewhere it says what is missing.
 
 AZURITE_VERSION=3.37.0
-PYTHON_PACKAGES=(numpy safetensors webdataset azure-storage-blob)
+PYTHON_PACKAGES=(numpy safetensors webdataset filelock azure-storage-blob)
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }

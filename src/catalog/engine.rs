@@ -6,7 +6,7 @@ pub(super) mod ids;
 pub(super) mod open;
 
 use super::schema::Schema;
-use super::tables::{State, Tx};
+use super::tables::{State, Tx, YoungFile};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::types::Timestamp;
@@ -62,12 +62,16 @@ struct Shared {
     tables: Mutex<Tables>,
     state: Mutex<RefCell<State>>,
     clock: Arc<dyn Clock>,
+    /// The last rows could not be written: the disk is full.
+    troubled: AtomicBool,
 }
 
 struct Tables {
     connection: Connection,
     /// Verbs in the transaction that is left open; 0: none is.
     batched: Cell<u32>,
+    /// Young files whose rows are in it, and in no commit yet.
+    uncommitted: RefCell<Vec<YoungFile>>,
 }
 
 impl Tables {
@@ -112,7 +116,14 @@ impl Tables {
         }
         self.in_batch(tx, |tx| tx.write_young(&young))?.0?;
         state.borrow_mut().young.written(&young);
+        self.uncommitted.borrow_mut().extend(young);
         Ok(())
+    }
+
+    /// The batch is undone: what was written down with it is young again.
+    fn undone(&self, state: &RefCell<State>) {
+        self.batched.set(0);
+        state.borrow_mut().young.restore(self.uncommitted.take());
     }
 
     /// Commits the open batch. If that fails, all of it is undone: the tiers tell it again.
@@ -120,10 +131,14 @@ impl Tables {
         if self.batched.replace(0) == 0 || tx.is_idle() {
             return Ok(());
         }
-        tx.execute("COMMIT", []).map(drop).inspect_err(|_| {
+        let committed = tx.execute("COMMIT", []).map(drop).inspect_err(|_| {
             tx.roll_back();
             tx.forget_all();
-        })
+        });
+        if committed.is_ok() {
+            self.uncommitted.take();
+        }
+        committed
     }
 }
 
@@ -140,9 +155,13 @@ impl Shared {
         };
         if let Err(error) = written.and_then(|()| tables.commit_batch(&tx)) {
             tx.roll_back();
-            tables.batched.set(0);
-            self.state.lock().borrow_mut().forget();
+            let state = self.state.lock();
+            state.borrow_mut().forget();
+            tables.undone(&state);
             return Err(error);
+        }
+        if !young.is_empty() {
+            self.tell(None);
         }
         let state = self.state.lock();
         let mut state = state.borrow_mut();
@@ -151,10 +170,35 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Remembers whether the disk takes rows.
+    fn noted<T>(&self, done: Result<T>) -> Result<T> {
+        match &done {
+            Ok(_) if self.troubled.load(Ordering::Relaxed) => self.tell(None),
+            Err(error) if error.kind() == Kind::NoSpace => self.tell(Some(error)),
+            _ => {}
+        }
+        done
+    }
+
+    /// Says once that rows can't be written, and once that they can again.
+    fn tell(&self, trouble: Option<&Error>) {
+        match trouble {
+            Some(error) if !self.troubled.swap(true, Ordering::Relaxed) => {
+                tracing::error!(%error, "catalog rows can't be written; they are kept in memory, or come back from the tiers");
+            }
+            None if self.troubled.swap(false, Ordering::Relaxed) => {
+                tracing::info!("catalog rows are written again");
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Commits for Shared {
     fn commit_batch(&self) -> Waiting {
         self.commit_aside().unwrap_or_else(|error| {
-            tracing::error!(%error, "catalog rows were not written; they come back from the tiers");
+            self.tell(Some(&error));
             Waiting::Trouble
         })
     }
@@ -207,8 +251,10 @@ impl Engine {
                 Some(Wal { file, group: Group::default(), suspect: AtomicBool::new(false) })
             }
         };
-        let tables = Mutex::new(Tables { connection, batched: Cell::new(0) });
-        let shared = Arc::new(Shared { tables, state: Mutex::default(), clock });
+        let tables =
+            Mutex::new(Tables { connection, batched: Cell::new(0), uncommitted: RefCell::default() });
+        let shared =
+            Arc::new(Shared { tables, state: Mutex::default(), clock, troubled: AtomicBool::new(false) });
         Ok(Self {
             alarm: Alarm::start(Arc::downgrade(&shared))?,
             shared,
@@ -259,14 +305,19 @@ impl Engine {
         let state = self.shared.state.lock();
         let tx = tables.tx(&state, &*self.shared.clock);
         let written = tables.write_young(&tx, &state);
-        act(&tables, &tx, written)
+        let answer = act(&tables, &tx, written);
+        if tx.is_idle() {
+            // Committed, or undone.
+            tables.undone(&state);
+        }
+        answer
     }
 
     /// Looks. The locks make several statements one view.
     pub(super) fn read<T>(&self, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
         self.locked(|_, tx, written| {
-            if let Err(error) = written {
-                tracing::error!(%error, "rows of new files can't be written; they are shown when that is possible again");
+            if let Err(error) = &written {
+                self.shared.tell(Some(error));
             }
             act(tx)
         })
@@ -274,7 +325,7 @@ impl Engine {
 
     /// One transaction: all of it or nothing, caches included. Relaxed ones before it are committed too.
     pub(super) fn write<T>(&self, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
-        let (answer, wake) = self.locked(|tables, tx, written| {
+        let written = self.locked(|tables, tx, written| {
             written?;
             let answer = if tables.batched.get() > 0 && !tx.is_idle() {
                 let answer = nested(tx, act)?;
@@ -289,7 +340,8 @@ impl Engine {
                 answer
             };
             Ok((answer, tx.wakes()))
-        })?;
+        });
+        let (answer, wake) = self.shared.noted(written)?;
         self.changed(wake);
         Ok(answer)
     }
@@ -297,15 +349,18 @@ impl Engine {
     /// A transaction whose loss in a crash its tier makes good: it may be committed some milliseconds
     /// later, with others, but in order. One that makes a step runnable is committed at once.
     pub(super) fn relaxed<T>(&self, act: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
-        let (answer, verbs, wake) = self.locked(|tables, tx, written| {
+        // What could not be committed later must be refused now.
+        let at_once = self.shared.troubled.load(Ordering::Relaxed);
+        let done = self.locked(|tables, tx, written| {
             written?;
             let (answer, verbs) = tables.in_batch(tx, act)?;
             let wake = tx.wakes();
-            if wake || verbs >= VERBS_MAX {
+            if wake || at_once || verbs >= VERBS_MAX {
                 tables.commit_batch(tx)?;
             }
             Ok((answer, verbs, wake))
-        })?;
+        });
+        let (answer, verbs, wake) = if at_once { self.shared.noted(done)? } else { done? };
         if verbs == 1 {
             self.alarm.set();
         }

@@ -2,7 +2,7 @@
 
 use super::convert::{file_attr, file_type, rename_mode, time_change};
 use super::dispatch::{Refuse, Shared, refuse};
-use crate::error::Kind;
+use crate::error::{Kind, Result};
 use crate::types::{AttrChange, Ino};
 use crate::vfs::{self, Close, Entry, More, Opened, ReadAnswer, SetAttr};
 use fuser::{
@@ -384,18 +384,21 @@ impl fuser::Filesystem for Mount {
     ) {
         let caller = vfs::Caller { uid: request.uid(), gid: request.gid(), wait: vfs::Wait::Allowed };
         let kills = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let write = move |vfs: &vfs::Vfs, caller: &vfs::Caller, data: &[u8]| {
-            vfs.write(handle(fh), offset, data)?;
-            if kills { vfs.drop_set_id(caller, ino(number)) } else { Ok(()) }
+        let write = move |vfs: &vfs::Vfs, caller: &vfs::Caller, data: &[u8]| -> Result<usize> {
+            let written = vfs.write(handle(fh), offset, data)?;
+            if kills {
+                vfs.drop_set_id(caller, ino(number))?;
+            }
+            Ok(written)
         };
         // A request is at most `MAX_IO` long.
-        let length = data.len() as u32;
+        let answer = |_: &Shared, reply: ReplyWrite, written| reply.written(written as u32);
         match self.0.at_once(|| write(&self.0.vfs, &caller, data)) {
-            Ok(()) => reply.written(length),
+            Ok(written) => answer(&self.0, reply, written),
             Err(error) if error.kind() == Kind::WouldBlock => {
                 let data = data.to_vec();
                 let again = move |vfs: &vfs::Vfs, caller: &vfs::Caller| write(vfs, caller, &data);
-                self.0.run_apart(request, reply, again, move |_, reply, ()| reply.written(length));
+                self.0.run_apart(request, reply, again, answer);
             }
             Err(error) => refuse(reply, &error),
         }

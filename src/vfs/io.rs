@@ -99,13 +99,25 @@ impl Vfs {
         Ok(reader)
     }
 
-    /// Writes all of `data` at `offset`.
+    /// Writes `data` at `offset`; answers how much of it there was room for.
     ///
     /// # Errors
-    /// [`Kind::NoSpace`] and whatever else the file system under it says.
-    pub fn write(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Result<()> {
+    /// [`Kind::NoSpace`] and whatever else the file system under it says, if nothing was written.
+    pub fn write(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Result<usize> {
         let open = self.opened(handle)?;
-        Ok(open.writable()?.write_all_at(data, offset)?)
+        let file = open.writable()?;
+        let mut written = 0;
+        while written < data.len() {
+            match file.write_at(&data[written..], offset + written as u64) {
+                Ok(0) => break,
+                Ok(count) => written += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                // What is written is told; the next write meets the trouble again.
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(written)
     }
 
     /// Clears set-uid and set-gid of a file that somebody without the right wrote to.

@@ -4,11 +4,14 @@
 mod archive;
 mod catalog_lost;
 mod changes;
+mod inodes;
 mod large;
 mod links_and_times;
+mod maps;
 mod names;
 mod order;
 mod refused;
+mod room;
 mod signing_in;
 mod trouble;
 mod two_mounts;

@@ -2,6 +2,8 @@
 
 mod bad_input;
 mod full;
+mod limits;
+mod permissions;
 mod posix;
 mod promises;
 mod renames;

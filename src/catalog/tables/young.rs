@@ -101,6 +101,14 @@ impl Young {
         self.files.values().cloned().collect()
     }
 
+    /// The rows of these were undone.
+    pub(in crate::catalog) fn restore(&mut self, files: Vec<YoungFile>) {
+        for file in files {
+            self.names.insert((file.parent.0, cookie(&file.name)), file.inode.attr.ino.0);
+            self.files.entry(file.inode.attr.ino.0).or_insert(file);
+        }
+    }
+
     /// These were written down; those that changed meanwhile stay.
     pub(in crate::catalog) fn written(&mut self, files: &[YoungFile]) {
         for file in files {

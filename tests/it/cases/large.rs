@@ -1,10 +1,15 @@
 //! Many names and big files: what they cost in requests, bytes and time.
 
 use super::*;
+use crate::support::Mode;
 use crate::support::blob_server::{Effect, Operation, When};
+use crate::support::mount::told;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
@@ -137,4 +142,111 @@ fn bounded() {
     });
     let peak = peak_memory(mount.pid());
     assert!(peak < 164 * MIB, "{peak} bytes of memory for 64 MiB of budget");
+}
+
+/// A control group that holds one process to so much memory; it goes when the process is gone.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// `None` where control groups are not ours to make.
+    fn holding(pid: u32, limit: u64) -> Option<Self> {
+        let makers = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+        makers.into_iter().find_map(|(root, file)| {
+            let group = Self(Path::new(root).join(format!("tierfs-test-{pid}")));
+            fs::create_dir(&group.0).ok()?;
+            fs::write(group.0.join(file), limit.to_string()).ok()?;
+            fs::write(group.0.join("cgroup.procs"), pid.to_string()).ok()?;
+            Some(group)
+        })
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir(&self.0) {
+            eprintln!("{}: {error}", self.0.display());
+        }
+    }
+}
+
+fn c070(mode: Mode, home: &str) {
+    const COUNT: usize = 10_000;
+    let (server, tiers, container) = own();
+    let group;
+    let mount = Mount::of(&tiers).mode(mode).default_revalidate().start();
+    group = MemoryGroup::holding(mount.pid(), 512 * MIB);
+    eprintln!("{}", group.as_ref().map_or("no control group", |_| "held to 512 MiB"));
+    let directory = mount.path(home).join("m");
+    fs::create_dir_all(&directory).expect("mkdir");
+    let began = Instant::now();
+    let script = format!("for i in $(seq {COUNT}); do echo $i >$0/$i & done; wait");
+    let made = Command::new("bash").args(["-c", &script]).arg(&directory).output().expect("bash");
+    eprintln!("made after {:?}", began.elapsed());
+    assert!(made.status.success() && made.stderr.is_empty(), "{}", told(&made));
+    let right = |when: &str| {
+        for i in 1..=COUNT {
+            let text = fs::read_to_string(directory.join(i.to_string())).expect("a read");
+            assert_eq!(text, format!("{i}\n"), "{when}");
+        }
+        assert_eq!(fs::read_dir(&directory).expect("a directory").count(), COUNT, "{when}");
+    };
+    right("at once");
+    mount.flush();
+    right("at home");
+    if home == "blob" {
+        for i in 1..=COUNT {
+            let text = server.get(&container, &format!("blob/m/{i}")).expect("a blob");
+            assert_eq!(text, format!("{i}\n").into_bytes());
+        }
+    }
+    let peak = peak_memory(mount.pid());
+    eprintln!("{peak} bytes of memory at most");
+    assert!(peak < 512 * MIB, "{peak} bytes of memory");
+    mount.tierstat(&[]);
+}
+
+#[test]
+fn full_c070_ten_thousand_files_at_once_blob_passthrough() {
+    c070(Mode::Passthrough, "blob");
+}
+
+#[test]
+fn full_c070_ten_thousand_files_at_once_blob_ordinary() {
+    c070(Mode::Ordinary, "blob");
+}
+
+#[test]
+fn full_c070_ten_thousand_files_at_once_scratch_passthrough() {
+    c070(Mode::Passthrough, "scratch");
+}
+
+#[test]
+fn full_c070_ten_thousand_files_at_once_share_ordinary() {
+    c070(Mode::Ordinary, "share");
+}
+
+/// Of what others put there, and more than one page of it.
+#[test]
+fn c232_a_rewound_listing_of_blob_is_whole_and_new() {
+    let (server, tiers, container) = own();
+    let count = 12_000;
+    for i in 0..count {
+        server.put_synthetic(&container, &format!("blob/many/f{i:05}"), 1);
+    }
+    let mount = Mount::of(&tiers).rules(&patient()).start();
+    let open = File::open(mount.path("blob/many")).expect("a directory");
+    let mut stream = rustix::fs::Dir::read_from(&open).expect("a stream");
+    let listed = |stream: &mut rustix::fs::Dir, limit: usize| -> BTreeSet<Vec<u8>> {
+        let names = std::iter::from_fn(|| stream.read());
+        let names = names.map(|entry| entry.expect("an entry").file_name().to_bytes().to_vec());
+        names.filter(|name| !name.starts_with(b".")).take(limit).collect()
+    };
+    assert_eq!(listed(&mut stream, 10).len(), 10);
+    for (round, new) in ["new", "newer", "newest"].into_iter().enumerate() {
+        fs::write(mount.path("blob/many").join(new), new).expect("a write");
+        stream.rewind();
+        let all = listed(&mut stream, usize::MAX);
+        assert_eq!(all.len(), count + round + 1);
+        assert!(all.contains(new.as_bytes()), "{new}");
+    }
 }

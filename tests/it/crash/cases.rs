@@ -2,15 +2,13 @@
 
 use super::worker::Dice;
 use crate::support::mount::told;
-use crate::support::{Mode, Mount, Proxy, Tiers, noise, sha256, wait};
+use crate::support::{BOTH, Mode, Mount, Proxy, Tiers, noise, sha256, wait};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-const BOTH: [Mode; 2] = [Mode::Passthrough, Mode::Ordinary];
 
 /// Nothing is committed for a minute unless somebody asks.
 const DELAYED: &str = r#"
@@ -31,6 +29,10 @@ path = "archive/**"
 home = "blob"
 stage = "scratch"
 settle = "0s"
+
+[[rule]]
+path = "share/**"
+home = "share"
 
 [[rule]]
 path = "**"
@@ -234,15 +236,30 @@ fn full_c009_a_checkpoint_is_always_whole_ordinary() {
 static A: [u8; 1 << 20] = [b'A'; 1 << 20];
 static B: [u8; 1 << 20] = [b'B'; 1 << 20];
 
+/// Within a rule, into Blob, out of it, and between directory tiers.
+const RENAMES: [(&str, &str); 6] = [
+    ("archive/tmp", "archive/final"),
+    ("tmp", "archive/final"),
+    ("archive/tmp", "final"),
+    ("share/tmp", "share/final"),
+    ("share/tmp", "archive/final"),
+    ("tmp", "share/final"),
+];
+
+/// Every copy of a file there is on the tiers.
+fn copies(tiers: &Tiers) -> Vec<String> {
+    [tiers.blob_file_names(), tiers.scratch_names(), tiers.share_names()].concat()
+}
+
 #[test]
 fn c024_a_file_that_is_written_can_be_renamed() {
-    // Within a rule, into Blob, and out of it.
-    for (tmp, name) in [("archive/tmp", "archive/final"), ("tmp", "archive/final"), ("archive/tmp", "final")]
-    {
+    for (tmp, name) in RENAMES {
         for mode in BOTH {
             let tiers = Tiers::with_azurite();
             let mut mount = Mount::of(&tiers).mode(mode).rules(AT_ONCE).start();
-            fs::create_dir(mount.path("archive")).expect("mkdir");
+            for directory in ["archive", "share"] {
+                fs::create_dir(mount.path(directory)).expect("mkdir");
+            }
             let fd = File::options().read(true).write(true).create(true).truncate(true).open(mount.path(tmp));
             let mut fd = fd.expect("create");
             fd.write_all(&A).expect("a write");
@@ -257,20 +274,20 @@ fn c024_a_file_that_is_written_can_be_renamed() {
                 "{tmp} → {name}"
             );
             assert!(!mount.path(tmp).exists());
-            let (blobs, scratch) = (tiers.blob_file_names(), tiers.scratch_names());
-            assert_eq!([blobs, scratch].concat(), [name], "one copy, under its name");
+            assert_eq!(copies(&tiers), [name], "one copy, under its name");
         }
     }
 }
 
 #[test]
 fn c024_and_the_daemon_may_die_in_the_middle() {
-    for (tmp, name) in [("archive/tmp", "archive/final"), ("tmp", "archive/final"), ("archive/tmp", "final")]
-    {
+    for (tmp, name) in RENAMES {
         for mode in BOTH {
             let tiers = Tiers::with_azurite();
             let mut mount = Mount::of(&tiers).mode(mode).rules(AT_ONCE).start();
-            fs::create_dir(mount.path("archive")).expect("mkdir");
+            for directory in ["archive", "share"] {
+                fs::create_dir(mount.path(directory)).expect("mkdir");
+            }
             let mut fd = File::create(mount.path(tmp)).expect("create");
             fd.write_all(&A).expect("a write");
             fs::rename(mount.path(tmp), mount.path(name)).expect("rename");
@@ -285,8 +302,7 @@ fn c024_and_the_daemon_may_die_in_the_middle() {
             mount.flush();
             assert!(fs::read(mount.path(name)).expect("a read") == whole, "{tmp} → {name} {mode:?}, later");
             assert!(!mount.path(tmp).exists());
-            let (blobs, scratch) = (tiers.blob_file_names(), tiers.scratch_names());
-            assert_eq!([blobs, scratch].concat(), [name], "one copy, under its name");
+            assert_eq!(copies(&tiers), [name], "one copy, under its name");
         }
     }
 }
@@ -312,42 +328,123 @@ fn c024_a_file_that_is_written_can_move_with_its_directory() {
     }
 }
 
-fn c029(mode: Mode, kill: bool) {
+/// What happens while bytes move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble<'a> {
+    No,
+    /// SIGKILL at any moment.
+    Kill,
+    /// At the n-th pass of a point of `failpoint`, as `name:n`.
+    At(&'a str),
+}
+
+/// A file and a directory of 20 change their tier.
+fn c029(mode: Mode, (from, to): (&str, &str), size: usize, trouble: Trouble<'_>) {
     let tiers = Tiers::with_azurite();
     let mut mount = Mount::of(&tiers).mode(mode).rules(AT_ONCE).start();
-    for directory in ["scratch", "archive", "scratch/run"] {
+    for directory in ["scratch", "archive", "share"] {
         fs::create_dir(mount.path(directory)).expect("mkdir");
     }
-    let bytes = noise(29, 64 << 20);
-    fs::write(mount.path("scratch/c.pt"), &bytes).expect("a write");
-    for i in 0..20 {
-        fs::write(mount.path(&format!("scratch/run/f{i}")), noise(i, 100_000)).expect("a write");
+    let mut files = vec![("c.pt".to_owned(), noise(29, size))];
+    files.extend((0..20).map(|i| (format!("run/f{i:02}"), noise(i, 100_000))));
+    fs::create_dir(mount.path(from).join("run")).expect("mkdir");
+    for (name, bytes) in &files {
+        fs::write(mount.path(from).join(name), bytes).expect("a write");
     }
-    fs::rename(mount.path("scratch/c.pt"), mount.path("archive/c.pt")).expect("never EXDEV");
-    fs::rename(mount.path("scratch/run"), mount.path("archive/run")).expect("never EXDEV");
-    if kill {
-        wait::until("the move to be under way", || !mount.tierstat(&[]).contains("0 running"));
-        mount.kill9();
+    mount.flush();
+    if let Trouble::At(point) = trouble {
+        assert!(mount.unmount().success());
+        mount.set_environment("TIERFS_CRASH_AT", point);
         mount.remount();
     }
-    assert!(fs::read(mount.path("archive/c.pt")).expect("a read") == bytes, "whole at once");
-    mount.flush();
-    assert!(tiers.expect_blob("archive/c.pt") == bytes);
-    for i in 0..20 {
-        assert!(tiers.expect_blob(&format!("archive/run/f{i}")) == noise(i, 100_000));
-        assert!(fs::read(mount.path(&format!("archive/run/f{i}"))).expect("a read") == noise(i, 100_000));
+    let rename = |mount: &Mount, name| fs::rename(mount.path(from).join(name), mount.path(to).join(name));
+    for name in ["c.pt", "run"] {
+        let renamed = rename(&mount, name);
+        // The first may be on its way already, and take the daemon along.
+        assert!(renamed.is_ok() || matches!(trouble, Trouble::At(_)), "never EXDEV: {renamed:?}");
     }
-    assert_eq!(tiers.blob_file_names().len(), 21);
-    assert_eq!(tiers.scratch_names(), Vec::<String>::new(), "exactly one copy over all tiers");
-    assert!(!mount.path("scratch/c.pt").exists() && !mount.path("scratch/run").exists());
+    match trouble {
+        Trouble::No => {}
+        Trouble::Kill => {
+            wait::until("the move to be under way", || !mount.tierstat(&[]).contains("0 running"));
+            mount.kill9();
+            mount.remount();
+        }
+        Trouble::At(point) => {
+            let flushed = mount.try_tierfs(&["flush"]);
+            assert!(!flushed.status.success(), "{point} was never reached: {}", told(&flushed));
+            mount.wait_for_end();
+            mount.set_environment("TIERFS_CRASH_AT", "");
+            mount.remount();
+            for name in ["c.pt", "run"].into_iter().filter(|name| mount.path(from).join(name).exists()) {
+                rename(&mount, name).expect("a rename that was not answered can be made");
+            }
+        }
+    }
+    let all_there = |mount: &Mount, when: &str| {
+        for (name, bytes) in &files {
+            assert!(
+                fs::read(mount.path(to).join(name)).expect("a read") == *bytes,
+                "{name} {when}, {from} → {to} {mode:?} {trouble:?}"
+            );
+            assert!(
+                !mount.path(from).join(name).exists(),
+                "{name} {when}, {from} → {to} {mode:?} {trouble:?}"
+            );
+        }
+    };
+    all_there(&mount, "at once");
+    mount.flush();
+    all_there(&mount, "at home");
+    let expected: Vec<_> = files.iter().map(|(name, _)| format!("{to}/{name}")).collect();
+    assert_eq!(copies(&tiers), expected, "exactly one copy over all tiers");
+    for (name, bytes) in expected.iter().zip(files.iter().map(|(_, bytes)| bytes)) {
+        let at_home = match to {
+            "archive" => tiers.expect_blob(name),
+            "share" => fs::read(tiers.share.join(name)).expect("on the share"),
+            _ => fs::read(tiers.scratch.join(name)).expect("on scratch"),
+        };
+        assert!(at_home == *bytes, "{name}: other bytes at home");
+    }
 }
+
+const SOME_MIB: usize = 9 << 20;
 
 #[test]
 fn c029_a_rename_over_tiers_is_one_rename() {
-    BOTH.into_iter().for_each(|mode| c029(mode, false));
+    BOTH.into_iter().for_each(|mode| c029(mode, ("scratch", "archive"), 64 << 20, Trouble::No));
 }
 
 #[test]
 fn c029_and_the_daemon_may_die_in_the_middle() {
-    BOTH.into_iter().for_each(|mode| c029(mode, true));
+    BOTH.into_iter().for_each(|mode| c029(mode, ("scratch", "archive"), 64 << 20, Trouble::Kill));
+}
+
+const WAYS: [(&str, &str); 4] =
+    [("archive", "scratch"), ("scratch", "share"), ("share", "archive"), ("archive", "share")];
+
+#[test]
+fn full_c029_between_all_tiers() {
+    for mode in BOTH {
+        for way in WAYS {
+            c029(mode, way, SOME_MIB, Trouble::No);
+            c029(mode, way, SOME_MIB, Trouble::Kill);
+        }
+    }
+}
+
+/// Also among the files of the directory.
+#[test]
+fn full_c029_and_the_daemon_may_die_anywhere() {
+    for way in [("scratch", "archive")].into_iter().chain(WAYS) {
+        for point in [
+            "upload_begun",
+            "commit_begun:4",
+            "committed_not_recorded",
+            "committed_not_recorded:12",
+            "recorded_not_dropped:5",
+        ] {
+            c029(Mode::Ordinary, way, SOME_MIB, Trouble::At(point));
+        }
+    }
 }

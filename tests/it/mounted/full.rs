@@ -60,6 +60,11 @@ fn apps(directory: &Path) {
     check(Command::new(project("tests/checks/apps.sh")), directory);
 }
 
+fn git(directory: &Path) {
+    check(Command::new(project("tests/checks/git.sh")), directory);
+}
+
+/// With safetensors (C150) and file locks (C180).
 fn ml(directory: &Path) {
     let mut command = Command::new(python());
     command.arg(project("tests/checks/ml.py"));
@@ -117,9 +122,12 @@ fn fsx(directory: &Path) {
 fn fio(directory: &Path) {
     // It leaves the state of its verification where it runs.
     let own = tempfile::tempdir().expect("a temporary directory");
-    for (engine, direct) in [("psync", "0"), ("mmap", "0"), ("libaio", "1")] {
+    for (engine, direct, block) in
+        [("psync", "0", "4k"), ("mmap", "0", "4k"), ("libaio", "1", "4k"), ("libaio", "1", "1m")]
+    {
         let mut command = Command::new("fio");
-        command.args(["--name=v", "--size=16m", "--rw=randrw", "--bs=4k", "--iodepth=8", "--numjobs=2"]);
+        command.args(["--name=v", "--size=16m", "--rw=randrw", "--iodepth=8", "--numjobs=2"]);
+        command.arg(format!("--bs={block}"));
         command.args(["--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--output-format=terse"]);
         command.arg(format!("--ioengine={engine}")).arg(format!("--direct={direct}")).arg("--directory");
         command.current_dir(own.path());
@@ -140,6 +148,12 @@ everywhere! {
     full_apps_share_ordinary: apps, Ordinary, "share";
     full_apps_blob_passthrough: apps, Passthrough, "blob";
     full_apps_blob_ordinary: apps, Ordinary, "blob";
+    full_c220_git_scratch_passthrough: git, Passthrough, "scratch";
+    full_c220_git_scratch_ordinary: git, Ordinary, "scratch";
+    full_c220_git_share_passthrough: git, Passthrough, "share";
+    full_c220_git_share_ordinary: git, Ordinary, "share";
+    full_c220_git_blob_passthrough: git, Passthrough, "blob";
+    full_c220_git_blob_ordinary: git, Ordinary, "blob";
     full_ml_scratch_passthrough: ml, Passthrough, "scratch";
     full_ml_scratch_ordinary: ml, Ordinary, "scratch";
     full_ml_share_passthrough: ml, Passthrough, "share";
@@ -158,12 +172,12 @@ everywhere! {
     full_fsx_share_ordinary: fsx, Ordinary, "share";
     full_fsx_blob_passthrough: fsx, Passthrough, "blob";
     full_fsx_blob_ordinary: fsx, Ordinary, "blob";
-    full_fio_scratch_passthrough: fio, Passthrough, "scratch";
-    full_fio_scratch_ordinary: fio, Ordinary, "scratch";
-    full_fio_share_passthrough: fio, Passthrough, "share";
-    full_fio_share_ordinary: fio, Ordinary, "share";
-    full_fio_blob_passthrough: fio, Passthrough, "blob";
-    full_fio_blob_ordinary: fio, Ordinary, "blob";
+    full_c175_fio_scratch_passthrough: fio, Passthrough, "scratch";
+    full_c175_fio_scratch_ordinary: fio, Ordinary, "scratch";
+    full_c175_fio_share_passthrough: fio, Passthrough, "share";
+    full_c175_fio_share_ordinary: fio, Ordinary, "share";
+    full_c175_fio_blob_passthrough: fio, Passthrough, "blob";
+    full_c175_fio_blob_ordinary: fio, Ordinary, "blob";
 }
 
 const MODEL_RULES: &str = r#"
@@ -196,13 +210,13 @@ for folder, _, names in os.walk(root):
 
 /// Loads weights the way serving code does: by mmap.
 const LOAD: &str = r#"
-import sys
+import hashlib, sys
 from safetensors import safe_open
-total = 0
+total = hashlib.sha256()
 with safe_open(sys.argv[1], "np") as model:
-    for key in model.keys():
-        total += model.get_tensor(key).size
-print(total)
+    for key in sorted(model.keys()):
+        total.update(model.get_tensor(key).tobytes())
+print(total.hexdigest())
 "#;
 
 fn run_python(script: &str, arguments: &[&str]) -> String {
@@ -228,9 +242,9 @@ fn a_real_model(mode: Mode) {
         assert_eq!(sha256(&fs::read(mount.path("data").join(file)).expect("a read")), expected, "{file}");
     }
     let weights = files.iter().find(|file| file.ends_with("model.safetensors")).expect("weights");
-    let parameters = run_python(LOAD, &[source.join(weights).to_str().expect("a path")]);
+    let tensors = run_python(LOAD, &[source.join(weights).to_str().expect("a path")]);
     let load = |path: PathBuf| run_python(LOAD, &[path.to_str().expect("a path")]);
-    assert_eq!(load(mount.path("data").join(weights)), parameters, "weights by mmap out of Blob");
+    assert_eq!(load(mount.path("data").join(weights)), tensors, "weights by mmap out of Blob");
 
     let model = mount.path("models/minilm");
     fs::create_dir_all(mount.path("models")).expect("mkdir");
@@ -241,16 +255,16 @@ fn a_real_model(mode: Mode) {
             fs::read(tiers.share.join("models/minilm").join(file)).expect("a plain file on the share");
         assert_eq!(sha256(&native), sha256(&fs::read(source.join(file)).expect("a source file")), "{file}");
     }
-    assert_eq!(load(model.join(weights)), parameters, "weights by mmap from the share");
+    assert_eq!(load(model.join(weights)), tensors, "weights by mmap from the share");
     assert!(mount.unmount().success());
 }
 
 #[test]
-fn full_a_real_model_passthrough() {
+fn full_c150_a_real_model_passthrough() {
     a_real_model(Mode::Passthrough);
 }
 
 #[test]
-fn full_a_real_model_ordinary() {
+fn full_c150_a_real_model_ordinary() {
     a_real_model(Mode::Ordinary);
 }

@@ -1,6 +1,6 @@
 //! Promises that no other file here is about, each test with the promise's name.
 
-use crate::support::{Mode, Mount, Proxy, Tiers, noise, wait};
+use crate::support::{BOTH, Mode, Mount, Proxy, Tiers, noise, wait};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::symlink;
@@ -109,4 +109,60 @@ fn stays_inside() {
     wait::until("the symlink to be shown as one", || {
         fs::symlink_metadata(mount.path("d")).is_ok_and(|stat| stat.is_symlink())
     });
+}
+
+/// Links and names that others left on a tier lead nowhere else, whatever is done by way of them.
+#[test]
+fn stays_inside_whatever_others_left_there() {
+    for mode in BOTH {
+        let tiers = Tiers::with_directories();
+        let outside = tiers.workspace().join("outside");
+        fs::create_dir(&outside).expect("mkdir");
+        fs::write(outside.join("f"), "secret").expect("a write");
+        for root in [tiers.scratch.clone(), tiers.share.join("share")] {
+            fs::create_dir_all(&root).expect("mkdir");
+            symlink(&outside, root.join("directory")).expect("symlink");
+            symlink(outside.join("f"), root.join("file")).expect("symlink");
+            symlink("../../outside/f", root.join("up")).expect("symlink");
+            symlink("loop", root.join("loop")).expect("symlink");
+            symlink(root.join(".tierfs"), root.join("own")).expect("symlink");
+            for name in ["..odd", "...", "a\\..\\b", "new\nline", " ", "-rf", "C:\\x", "%2e%2e"] {
+                fs::write(root.join(name), name).expect("a write");
+            }
+        }
+        let mut mount = Mount::of(&tiers).mode(mode).start();
+        for root in [mount.root().to_owned(), mount.path("share")] {
+            for (name, target) in [("directory", outside.clone()), ("file", outside.join("f"))] {
+                // Shown as what it is: following it is the business of who reads it, outside the mount.
+                assert_eq!(fs::read_link(root.join(name)).expect("readlink"), target);
+            }
+            for name in ["..odd", "...", "a\\..\\b", "new\nline", " ", "-rf", "C:\\x", "%2e%2e"] {
+                assert_eq!(fs::read_to_string(root.join(name)).expect("a read"), name);
+                fs::rename(root.join(name), root.join(format!("{name}.moved"))).expect("a rename");
+                fs::remove_file(root.join(format!("{name}.moved"))).expect("rm");
+            }
+            // What acts on a link acts on the link.
+            for name in ["directory", "file", "up", "loop", "own"] {
+                rustix::fs::chownat(
+                    rustix::fs::CWD,
+                    root.join(name),
+                    Some(rustix::fs::Uid::from_raw(12345)),
+                    None,
+                    rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
+                )
+                .expect("lchown");
+                fs::rename(root.join(name), root.join("moved")).expect("a rename");
+                fs::remove_file(root.join("moved")).expect("rm");
+            }
+            assert!(!root.join(".tierfs").exists() || root != mount.root(), "ours is not shown");
+        }
+        mount.flush();
+        assert!(mount.unmount().success(), "{}", mount.log());
+        let stat = fs::metadata(outside.join("f")).expect("stat");
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&stat), 0);
+        assert_eq!(fs::read(outside.join("f")).expect("a read"), b"secret");
+        assert_eq!(crate::support::site::files_below(&outside), ["f"]);
+        assert_eq!(tiers.scratch_names(), [""; 0]);
+        assert_eq!(tiers.share_names(), [""; 0]);
+    }
 }

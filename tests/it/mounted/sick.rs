@@ -1,29 +1,12 @@
 //! Tiers that go away or hang.
 
-use crate::support::{Mode, Mount, Proxy, Tiers, noise, wait};
+use crate::support::{Mode, Mount, Over, Proxy, Tiers, noise, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::mpsc;
 use std::time::Duration;
-
-/// Something mounted over a directory, taken away when dropped.
-struct Over<'a>(&'a Path);
-
-impl<'a> Over<'a> {
-    fn tmpfs(path: &'a Path) -> Self {
-        let status = Command::new("mount").args(["-t", "tmpfs", "tierfs-test"]).arg(path).status();
-        assert!(status.expect("mount").success());
-        Self(path)
-    }
-}
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        crate::support::mount::detach(self.0);
-    }
-}
 
 #[test]
 fn scratch_can_be_wiped() {

@@ -1,13 +1,10 @@
 //! New bytes for a Blob home: acknowledged, kept through a crash, committed whole and under their own names.
 
-use super::posix::bytes::Map;
-use crate::support::{Mode, Mount, Tiers, noise, wait};
+use crate::support::{BOTH, Map, Mode, Mount, Tiers, noise, wait};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
-
-const BOTH: [Mode; 2] = [Mode::Passthrough, Mode::Ordinary];
 
 #[test]
 fn native_layout() {

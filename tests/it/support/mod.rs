@@ -6,14 +6,18 @@
 pub mod azurite;
 pub mod blob_server;
 pub mod container;
+pub mod map;
 pub mod mount;
+pub mod over;
 pub mod proxy;
 pub mod site;
 pub mod tiers;
 pub mod wait;
 
 pub use container::Container;
-pub use mount::{Mode, Mount, MountBuilder};
+pub use map::Map;
+pub use mount::{BOTH, Mode, Mount, MountBuilder};
+pub use over::Over;
 pub use proxy::Proxy;
 pub use site::{Blob, Tiers};
 

@@ -30,6 +30,9 @@ impl Mode {
     }
 }
 
+/// Both modes.
+pub const BOTH: [Mode; 2] = [Mode::Passthrough, Mode::Ordinary];
+
 /// Rules for tests: a directory each for a home on Blob, on the share, on scratch.
 pub const RULES: &str = r#"
 [[rule]]
@@ -69,6 +72,7 @@ pub struct MountBuilder<'a> {
     share_keys: String,
     environment: Vec<(String, String)>,
     options: Vec<String>,
+    catalog: Option<PathBuf>,
 }
 
 impl<'a> MountBuilder<'a> {
@@ -141,6 +145,12 @@ impl<'a> MountBuilder<'a> {
         self
     }
 
+    /// With its catalog in this directory.
+    pub fn catalog_in(mut self, directory: &Path) -> Self {
+        self.catalog = Some(directory.to_owned());
+        self
+    }
+
     /// Writes the config and makes the directories, but mounts nothing.
     pub fn prepare(self) -> Mount {
         let place = self.tiers.workspace().join(&self.name);
@@ -172,12 +182,13 @@ impl<'a> MountBuilder<'a> {
 
     fn config(&self, place: &Path) -> String {
         let mut config = format!(
-            "[mount]\ncatalog = \"sqlite://{place}/catalog.db\"\ncontrol = \"{place}/control.sock\"\nstage = \"scratch\"\n\
+            "[mount]\ncatalog = \"sqlite://{catalog}/catalog.db\"\ncontrol = \"{place}/control.sock\"\nstage = \"scratch\"\n\
              {keys}\n[tier.scratch]\nkind = \"lustre\"\npath = \"{scratch}\"\n{revalidate}\n\
              [tier.share]\nkind = \"azure-files\"\npath = \"{share}\"\n{revalidate}\n{share_keys}\
              [tier.blob]\nkind = \"blob\"\n{revalidate}",
             revalidate = self.revalidate,
             place = place.display(),
+            catalog = self.catalog.as_deref().unwrap_or(place).display(),
             keys = self.mount_keys,
             share_keys = self.share_keys,
             scratch = self.tiers.scratch.display(),
@@ -229,6 +240,7 @@ impl Mount {
             share_keys: String::new(),
             environment: Vec::new(),
             options: Vec::new(),
+            catalog: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Bytes of files: reading, writing, mapping, locking.
 
 use super::{names, read, write};
+use crate::support::Map;
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom as Seek};
 use std::fs::{self, File};
 use std::io::{Read, Seek as _, SeekFrom, Write};
@@ -8,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 pub(super) fn pattern(len: usize) -> Vec<u8> {
     crate::support::noise(len as u64, len)
@@ -50,28 +52,45 @@ pub(super) fn truncation_cuts_and_grows_with_zeros(dir: &Path) {
     assert_eq!(open.metadata().expect("fstat").len(), 0);
 }
 
-pub(super) fn appends_of_four_processes_are_whole(dir: &Path) {
+/// Runs a shell script with `path` as `$0`, which must succeed.
+fn shell(script: &str, path: &Path) -> std::process::Child {
+    Command::new("sh").args(["-ec", script]).arg(path).spawn().expect("sh")
+}
+
+pub(super) fn c160_appends_are_whole(dir: &Path) {
+    let two = dir.join("two");
+    assert!(shell("echo a >>$0; echo b >>$0", &two).wait().expect("sh").success());
+    assert_eq!(read(&two), b"a\nb\n");
+
     let file = write(&dir.join("log"), "");
-    let writers: Vec<_> = (0..4)
-        .map(|writer| {
-            let script = format!("i=0; while [ $i -lt 200 ]; do printf '%099d\\n' $(({writer} * 1000 + i)) >>\"$0\"; i=$((i + 1)); done");
-            Command::new("sh").args(["-c", &script]).arg(&file).spawn().expect("sh")
-        })
-        .collect();
-    for mut writer in writers {
+    let writers = (0..4).map(|writer| {
+        let line = format!("printf '%099d\\n' $(({writer} * 1000 + i)) >>$0");
+        shell(&format!("i=0; while [ $i -lt 500 ]; do {line}; i=$((i + 1)); done"), &file)
+    });
+    for mut writer in writers.collect::<Vec<_>>() {
         assert!(writer.wait().expect("a writer's end").success());
     }
     let text = String::from_utf8(read(&file)).expect("digits");
-    let mut lines: Vec<u32> = text.lines().map(|line| line.parse().expect("a whole line")).collect();
+    assert!(text.lines().all(|line| line.len() == 99), "a line that is not whole");
+    let mut lines: Vec<u32> = text.lines().map(|line| line.parse().expect("a number")).collect();
     lines.sort_unstable();
-    assert_eq!(lines, (0..4).flat_map(|writer| (0..200).map(move |i| writer * 1000 + i)).collect::<Vec<_>>());
+    assert_eq!(lines, (0..4).flat_map(|writer| (0..500).map(move |i| writer * 1000 + i)).collect::<Vec<_>>());
+
+    // A little at a time, each piece by one of two descriptors.
+    let slow = dir.join("slow");
+    let append = || File::options().append(true).create(true).open(&slow).expect("O_APPEND");
+    let mut writers = [append(), append()];
+    for i in 0..1000 {
+        writers[i % 2].write_all(format!("{i:09} ").as_bytes()).expect("a piece");
+    }
+    assert!(read(&slow) == (0..1000).map(|i| format!("{i:09} ")).collect::<String>().into_bytes());
 }
 
 /// A buffer that direct I/O accepts.
 #[repr(align(4096))]
 struct Aligned([u8; 65536]);
 
-pub(super) fn direct_io_reads_what_it_wrote(dir: &Path) {
+pub(super) fn c175_direct_io_reads_what_it_wrote(dir: &Path) {
     let path = dir.join("f");
     let open = File::options()
         .read(true)
@@ -91,6 +110,39 @@ pub(super) fn direct_io_reads_what_it_wrote(dir: &Path) {
     assert!(back.0 == buffer.0);
     drop(open);
     assert!(read(&path) == pattern(65536).repeat(3));
+    a_direct_tail_is_right_or_refused(&path);
+    for (name, flag, len) in [
+        ("whole", "oflag=direct", 303_104),
+        ("tail", "oflag=direct", 300_001),
+        ("read", "iflag=direct", 300_001),
+    ] {
+        let bytes = pattern(len);
+        let (from, to) = (write(&dir.join(format!("{name}.source")), &bytes), dir.join(name));
+        let files = [format!("if={}", from.display()), format!("of={}", to.display())];
+        let dd = Command::new("dd").args(files).args(["bs=4k", "status=none", flag]).output().expect("dd");
+        // It leaves direct I/O for the last piece, which the kernel does not tell the file that it passes through.
+        let refused = String::from_utf8_lossy(&dd.stderr).contains("Invalid argument");
+        let expected = if name == "tail" && refused { &bytes[..len / 4096 * 4096] } else { &bytes };
+        assert!(dd.status.success() || expected.len() < len, "dd {flag} of {len}: {dd:?}");
+        assert!(read(&to) == expected, "dd {flag} of {len}: other bytes");
+    }
+}
+
+/// A length that is no multiple of a sector.
+fn a_direct_tail_is_right_or_refused(path: &Path) {
+    let before = read(path);
+    let open = File::options().write(true).custom_flags(libc::O_DIRECT).open(path).expect("O_DIRECT");
+    let mut buffer = Box::new(Aligned([0; 65536]));
+    buffer.0.fill(b'T');
+    let written = match open.write_at(&buffer.0[..5001], before.len() as u64) {
+        Ok(written) => written,
+        Err(error) => {
+            assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{error}");
+            0
+        }
+    };
+    drop(open);
+    assert!(read(path) == [&before[..], &buffer.0[..written]].concat(), "{written} bytes of a tail");
 }
 
 pub(super) fn open_unlinked_files_live_on(dir: &Path) {
@@ -106,40 +158,6 @@ pub(super) fn open_unlinked_files_live_on(dir: &Path) {
     assert_eq!(std::os::unix::fs::MetadataExt::nlink(&open.metadata().expect("fstat")), 0);
     drop(open);
     assert_eq!(read(&path), b"another file of the name");
-}
-
-/// A mapping of a file, unmapped when dropped.
-pub(in crate::mounted) struct Map(*mut u8, usize);
-
-impl Map {
-    pub(in crate::mounted) fn new(file: &File, len: usize, protection: i32, flags: i32) -> Self {
-        // SAFETY: a new mapping at an address the kernel chooses; checked below.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0) };
-        assert_ne!(at, libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
-        Self(at.cast(), len)
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes at the address are mapped until drop.
-        unsafe { std::slice::from_raw_parts(self.0, self.1) }
-    }
-
-    pub(in crate::mounted) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and made with PROT_WRITE by those who call this.
-        unsafe { std::slice::from_raw_parts_mut(self.0, self.1) }
-    }
-
-    fn sync(&self) {
-        // SAFETY: the range is a mapping of ours.
-        assert_eq!(unsafe { libc::msync(self.0.cast(), self.1, libc::MS_SYNC) }, 0);
-    }
-}
-
-impl Drop for Map {
-    fn drop(&mut self) {
-        // SAFETY: the range is a mapping of ours, and no slice of it outlives `self`.
-        unsafe { libc::munmap(self.0.cast(), self.1) };
-    }
 }
 
 pub(super) fn a_mapping_writes_the_file(dir: &Path) {
@@ -160,7 +178,7 @@ pub(super) fn a_mapping_writes_the_file(dir: &Path) {
     assert_eq!(&read(&path)[..8], b"late map");
 }
 
-pub(super) fn private_and_shared_maps_read_the_file(dir: &Path) {
+pub(super) fn c150_private_and_shared_maps_read_the_file(dir: &Path) {
     let bytes = pattern(3 << 20);
     let path = write(&dir.join("f"), &bytes);
     let open = File::open(&path).expect("open");
@@ -201,11 +219,35 @@ pub(super) fn sparse_files_keep_their_size_and_bytes(dir: &Path) {
     let hole = rustix::fs::seek(&open, Seek::Hole(4 << 20)).expect("SEEK_HOLE");
     assert!(data <= 4 << 20 && hole > 4 << 20 && hole <= 8 << 20, "data at {data}, hole at {hole}");
     assert_eq!(rustix::fs::seek(&open, Seek::Data(8 << 20)), Err(rustix::io::Errno::NXIO));
+}
+
+pub(super) fn c166_copies_keep_the_hole_at_the_end(dir: &Path) {
+    let elsewhere = tempfile::tempdir().expect("a temporary directory");
+    let source = File::create(elsewhere.path().join("s")).expect("a file");
+    source.set_len(315_616).expect("grow");
+    source.write_all_at(b"X", 4096).expect("a write");
+    let mut expected = vec![0; 315_616];
+    expected[4096] = b'X';
+    let source = elsewhere.path().join("s");
     for how in ["auto", "always", "never"] {
-        let copy = dir.join(how);
-        let status = Command::new("cp").arg(format!("--sparse={how}")).args([&path, &copy]).status();
-        assert!(status.expect("cp").success());
-        assert!(read(&copy) == read(&path), "--sparse={how}");
+        let (here, again) = (dir.join(how), dir.join(format!("{how}-again")));
+        for (from, to) in [(&source, &here), (&here, &again)] {
+            let status = Command::new("cp").arg(format!("--sparse={how}")).args([from, to]).status();
+            assert!(status.expect("cp").success());
+            assert!(read(to) == expected, "--sparse={how}");
+        }
+    }
+    fs::create_dir(dir.join("tar")).expect("mkdir");
+    for (directory, out) in [(elsewhere.path(), dir.join("tar")), (&dir.join("tar"), dir.to_owned())] {
+        let archive = dir.join("s.tar");
+        let tar = |verb: &str, at: &Path| {
+            let mut command = Command::new("tar");
+            command.arg(verb).arg(&archive).arg("-C").arg(at).arg("s");
+            assert!(command.status().expect("tar").success());
+        };
+        tar("-cSf", directory);
+        tar("-xSf", &out);
+        assert!(read(&out.join("s")) == expected, "tar -S");
     }
 }
 
@@ -224,7 +266,7 @@ pub(super) fn ranges_copy_between_files(dir: &Path) {
     assert!(read(&dir.join("to"))[5..] == bytes[1000..1000 + (1 << 20)]);
 }
 
-pub(super) fn a_rename_while_open_takes_later_writes_along(dir: &Path) {
+pub(super) fn c024_a_rename_while_open_takes_later_writes_along(dir: &Path) {
     let (temporary, done) = (dir.join("f.tmp"), dir.join("f"));
     let mut open = read_write(&temporary);
     open.write_all(&[b'A'; 1 << 20]).expect("a write");
@@ -269,7 +311,7 @@ pub(super) fn a_duplicate_may_close_first(dir: &Path) {
     assert_eq!(String::from_utf8_lossy(&read(&path)), "first second third");
 }
 
-pub(super) fn locks_exclude_each_other(dir: &Path) {
+pub(super) fn c180_locks_exclude_each_other(dir: &Path) {
     let path = write(&dir.join("lock"), "");
     let (one, two) = (read_write(&path), read_write(&path));
     rustix::fs::flock(&one, FlockOperation::LockExclusive).expect("flock");
@@ -296,4 +338,35 @@ fn set_record_lock(file: &File) -> i32 {
         0 => 0,
         _ => std::io::Error::last_os_error().raw_os_error().expect("an errno"),
     }
+}
+
+/// What a file lock of a program is: a lock file, and flock(2) on it.
+pub(super) fn c180_programs_take_turns(dir: &Path) {
+    let (lock, counter) = (write(&dir.join("lock"), ""), write(&dir.join("counter"), "0\n"));
+    let begun = Instant::now();
+    for _ in 0..100 {
+        let open = read_write(&lock);
+        rustix::fs::flock(&open, FlockOperation::LockExclusive).expect("flock");
+        rustix::fs::flock(&open, FlockOperation::Unlock).expect("unlock");
+    }
+    let took = begun.elapsed();
+    // A second where nothing else runs; a lock that hangs takes for ever.
+    assert!(took < Duration::from_secs(30), "100 acquisitions took {took:?}");
+
+    let count = r#"cd "${0%/*}"; i=0
+        while [ $i -lt 100 ]; do
+            { flock 9; read n <counter; echo $((n + 1)) >counter; } 9<>lock; i=$((i + 1))
+        done"#;
+    for mut process in (0..8).map(|_| shell(count, &lock)).collect::<Vec<_>>() {
+        assert!(process.wait().expect("a counter's end").success());
+    }
+    assert_eq!(read(&counter), b"800\n");
+
+    let held = read_write(&lock);
+    rustix::fs::flock(&held, FlockOperation::LockExclusive).expect("flock");
+    let begun = Instant::now();
+    let late = Command::new("flock").args(["-w", "2"]).arg(&lock).arg("true").status().expect("flock");
+    assert_eq!(late.code(), Some(1), "a lock that is held");
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(1900) && took < Duration::from_secs(20), "gave up after {took:?}");
 }

@@ -120,7 +120,7 @@ pub(super) fn a_big_directory_lists_each_name_once(dir: &Path) {
     assert_eq!(seen, expected);
 }
 
-pub(super) fn a_rewound_directory_is_whole_and_new(dir: &Path) {
+pub(super) fn c232_a_rewound_directory_is_whole_and_new(dir: &Path) {
     for i in 0..300 {
         write(&dir.join(format!("f{i}")), "");
     }
@@ -138,6 +138,19 @@ pub(super) fn a_rewound_directory_is_whole_and_new(dir: &Path) {
         assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (301, 301));
         assert!(all.contains(&b"new".to_vec()));
     }
+    // As other languages do it: one page, back to 0 by lseek, all pages.
+    let open = File::open(dir).expect("a directory");
+    let mut buffer = vec![std::mem::MaybeUninit::uninit(); 4096];
+    assert!(rustix::fs::RawDir::new(&open, &mut buffer).next().is_some_and(|entry| entry.is_ok()));
+    write(&dir.join("newer"), "");
+    rustix::fs::seek(&open, rustix::fs::SeekFrom::Start(0)).expect("lseek");
+    let mut pages = rustix::fs::RawDir::new(&open, &mut buffer);
+    let mut all = BTreeSet::new();
+    while let Some(entry) = pages.next() {
+        let name = entry.expect("an entry").file_name().to_bytes().to_vec();
+        assert!(all.insert(name.clone()), "{} twice", String::from_utf8_lossy(&name));
+    }
+    assert!(all.len() == 304 && all.contains(b"newer".as_slice()), "{} names", all.len());
 }
 
 pub(super) fn odd_names_are_names(dir: &Path) {
@@ -251,7 +264,7 @@ pub(super) fn extended_attributes_are_set_listed_and_removed(dir: &Path) {
     assert_eq!(rustix::fs::getxattr(dir.join("g"), "user.two", &mut buffer[..]), Ok(1024));
 }
 
-pub(super) fn inode_numbers_stay(dir: &Path) {
+pub(super) fn c231_inode_numbers_stay(dir: &Path) {
     let file = write(&dir.join("f"), "f");
     let ino = fs::metadata(&file).expect("stat").ino();
     let open = File::open(&file).expect("open");
