@@ -1,6 +1,7 @@
 //! The commands of `tierfs`: what is asked, done through `control` and `mount`, and said in plain
 //! words. Knows terminals and exit codes; must not know how anything is stored.
 
+pub mod adopt;
 pub mod args;
 pub mod check;
 pub mod config_command;
@@ -72,6 +73,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Path(args) => path::run(&args.file),
         Command::Fsck(args) => fsck::run(&args),
         Command::Rebuild(args) => rebuild::run(&args),
+        Command::Adopt(args) => adopt::run_adopt(&args),
+        Command::Rescue(args) => adopt::run_rescue(&args),
         Command::Tier(args) => tier::run(&args.command),
     }
 }

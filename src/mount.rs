@@ -2,6 +2,7 @@
 //! it, and takes it apart without losing a byte.
 
 mod accept;
+mod adopt;
 mod daemon;
 mod fsck;
 mod lifecycle;
@@ -12,6 +13,7 @@ mod status;
 mod tiers;
 mod warm;
 
+pub use adopt::{adopt, rescue};
 pub use fsck::{Fsck, Told, Verdict};
 pub use lifecycle::run;
 pub use offline::Offline;

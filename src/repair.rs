@@ -5,6 +5,7 @@
 
 pub mod accept;
 pub mod fsck;
+pub mod rescue;
 pub mod takeover;
 
 pub use accept::{Accepted, FileSystem};

@@ -52,6 +52,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use crate::data::Reader;
+pub use crate::tier::Patience;
 pub use attributes::SetAttr;
 pub use directory::{DirectoryHandle, Listed, More};
 pub use facts::{Copy, CopyRole, FileFacts, NativePath};

@@ -44,6 +44,10 @@ pub enum Command {
     Fsck(FsckArgs),
     /// Make a new catalog from the tiers in the place of a damaged one, which is kept
     Rebuild(RebuildArgs),
+    /// Take over what a mount that died with its machine or its catalog has left on a stage
+    Adopt(AdoptArgs),
+    /// Copy what lies on such a stage to a directory, under the names it had; needs no config
+    Rescue(RescueArgs),
     /// Say that a directory tier was wiped, or list what was lost with one
     Tier(TierArgs),
 }
@@ -268,6 +272,33 @@ pub struct RebuildArgs {
     /// This directory tier has no mark because it was wiped
     #[arg(long, value_name = "TIER")]
     pub wiped: Vec<String>,
+}
+
+/// `tierfs adopt`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct AdoptArgs {
+    /// The stage: TIER_ROOT/.tierfs/stage/CATALOG_ID
+    pub stage: PathBuf,
+    /// The config that takes it over; it must not be mounted
+    #[arg(long, value_name = "CONFIG")]
+    pub config: PathBuf,
+    /// The machine that had it is gone for good
+    #[arg(long)]
+    pub owner_is_gone: bool,
+}
+
+/// `tierfs rescue`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct RescueArgs {
+    /// The stage: TIER_ROOT/.tierfs/stage/CATALOG_ID
+    pub stage: PathBuf,
+    /// Where the files go; must be empty or missing
+    pub to: PathBuf,
+    /// The machine that had it is gone for good
+    #[arg(long)]
+    pub owner_is_gone: bool,
 }
 
 /// `tierfs tier`

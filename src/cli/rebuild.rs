@@ -22,7 +22,7 @@ pub fn run(args: &RebuildArgs) -> Result<(), Failure> {
     let mut taken = Counted::default();
     let rebuilt = rebuild.run(&mut |file| {
         taken.count(file);
-        say::out(line(file));
+        say::out(format!("taken over: {}", line(file)));
     });
     let rebuilt = rebuilt.map_err(failure)?;
     for said in summary(&rebuilt, &taken) {
@@ -62,7 +62,7 @@ pub(super) fn line(taken: &Taken) -> String {
         Standing::Open => ", never closed",
         Standing::Nameless => ", nobody knows whose",
     };
-    format!("taken over: {} ({}{what})", text::printable(&taken.path.to_string()), text::bytes(taken.size))
+    format!("{} ({}{what})", text::printable(&taken.path.to_string()), text::bytes(taken.size))
 }
 
 fn summary(rebuilt: &Rebuilt, taken: &Counted) -> Vec<String> {

@@ -19,6 +19,7 @@ use crate::tier::{Access, Object, RenameMode, Tier};
 use crate::types::{FileKind, Key};
 use bytes::Bytes;
 use claim::Claim;
+pub use claim::Elsewhere;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -53,6 +54,7 @@ pub struct StageStore {
     root: Key,
     /// None: only to look.
     owner: Option<Owner>,
+    elsewhere: Elsewhere,
     claim: Mutex<Claim>,
     is_claimed: AtomicBool,
     temporaries: AtomicU64,

@@ -3,9 +3,8 @@
 
 use super::convert::errno;
 use crate::error::{Error, Kind, Result};
-use crate::tier::Patience;
 use crate::types::Ino;
-use crate::vfs::{Caller, FileHandle, OpenFileId, Reader, Settled, Vfs, Wait};
+use crate::vfs::{Caller, FileHandle, OpenFileId, Patience, Reader, Settled, Vfs, Wait};
 use bytes::Bytes;
 use fuser::{
     BackingId, Errno, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,

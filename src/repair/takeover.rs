@@ -81,14 +81,14 @@ pub enum Standing {
 }
 
 /// A staged file with what it says of itself.
-struct Piece<'a> {
-    estate: &'a Estate<'a>,
-    name: &'a [u8],
-    object: &'a Object,
-    sidecar: Option<&'a Sidecar>,
-    standing: Standing,
+pub(super) struct Piece<'a> {
+    pub(super) estate: &'a Estate<'a>,
+    pub(super) name: &'a [u8],
+    pub(super) object: &'a Object,
+    pub(super) sidecar: Option<&'a Sidecar>,
+    pub(super) standing: Standing,
     /// A later one has its path.
-    outdone: bool,
+    pub(super) outdone: bool,
 }
 
 /// A piece with its row.
@@ -107,9 +107,7 @@ pub async fn take_over(
     estates: &[Estate<'_>],
     tell: &mut (dyn FnMut(&Taken) + Send),
 ) -> Result<()> {
-    let mut pieces: Vec<Piece<'_>> = estates.iter().flat_map(pieces_of).collect();
-    pieces.sort_by_key(order);
-    find_outdone(&mut pieces);
+    let pieces = in_order(estates);
     let (mut last_ino, mut last_seq) = (Ino(0), Seq(0));
     for sidecar in pieces.iter().filter_map(|piece| piece.sidecar) {
         last_ino = last_ino.max(sidecar.ino);
@@ -125,6 +123,14 @@ pub async fn take_over(
         tell(&heir.move_in(rowed)?);
     }
     heir.catalog.sync()
+}
+
+/// All pieces, the last closed last.
+pub(super) fn in_order<'a>(estates: &'a [Estate<'a>]) -> Vec<Piece<'a>> {
+    let mut pieces: Vec<Piece<'_>> = estates.iter().flat_map(pieces_of).collect();
+    pieces.sort_by_key(order);
+    find_outdone(&mut pieces);
+    pieces
 }
 
 fn pieces_of<'a>(estate: &'a Estate<'a>) -> impl Iterator<Item = Piece<'a>> {
@@ -206,7 +212,7 @@ async fn row<'a>(heir: &Heir<'_>, piece: Piece<'a>) -> Result<Rowed<'a>> {
 }
 
 /// A name for what has none: its tier and its key.
-fn nameless(piece: &Piece<'_>) -> Vec<u8> {
+pub(super) fn nameless(piece: &Piece<'_>) -> Vec<u8> {
     let name = piece.name.iter().map(|byte| if *byte == b'/' { b'-' } else { *byte });
     [piece.estate.from.tier().name().as_bytes(), b"-"].concat().into_iter().chain(name).collect()
 }

@@ -1,5 +1,6 @@
 //! Loss and repair, on real mounts: wiped tiers, damaged catalogs, and what fsck and rebuild make of them.
 
+mod adopt;
 mod fsck;
 mod rebuild;
 mod wiped;

@@ -16,6 +16,15 @@ pub(super) const ROOT: &str = ".tierfs/stage";
 const OWNER: &str = "owner";
 const LOCK: &str = "lock";
 
+/// What to think of an owner on another machine, where nobody here can tell whether it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// It may live.
+    MayLive,
+    /// A person said that it is gone for good.
+    IsGone,
+}
+
 /// What shows others that the stage is taken.
 #[derive(Debug, Default)]
 pub(super) struct Claim {
@@ -34,7 +43,48 @@ impl StageStore {
         Ok(store)
     }
 
-    /// The same if the tier is there; else whoever uses the stage first takes it, once the tier is back.
+    /// Takes the stage of a dead mount, to hand on what lies there.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; else as [`StageStore::claim`].
+    pub fn claim_from_dead(
+        tier: Arc<dyn Tier>,
+        catalog_id: &str,
+        owner: &Owner,
+        elsewhere: Elsewhere,
+    ) -> Result<Self> {
+        let store = Self { elsewhere, ..Self::unclaimed(tier, catalog_id, Some(owner))? };
+        // What is not there must not be made.
+        store.unclaimed.files()?.stat(&store.root)?;
+        store.local()?;
+        Ok(store)
+    }
+
+    /// The stage of a dead mount, to read: nothing on it changes, and nobody takes it meanwhile.
+    ///
+    /// # Errors
+    /// As [`StageStore::claim_from_dead`].
+    pub fn hold_dead(
+        tier: Arc<dyn Tier>,
+        catalog_id: &str,
+        owner: &Owner,
+        elsewhere: Elsewhere,
+    ) -> Result<Self> {
+        let store = Self { elsewhere, ..Self::unclaimed(tier, catalog_id, None)? };
+        let files = store.unclaimed.files()?;
+        files.stat(&store.root)?;
+        let lock = match files.open(&store.root.join(LOCK)?, Access::Read) {
+            Err(error) if error.kind() == Kind::NotFound => None,
+            lock => Some(lock?),
+        };
+        let is_locked = lock.as_ref().is_some_and(is_locked_by_another);
+        store.refuse_living_owner(owner, is_locked)?;
+        *store.claim.lock() = Claim { _lock: lock };
+        store.is_claimed.store(true, Ordering::Release);
+        Ok(store)
+    }
+
+    /// [`StageStore::claim`] if the tier is there; else whoever uses the stage first takes it, once the tier is back.
     ///
     /// # Errors
     /// As [`StageStore::claim`].
@@ -64,6 +114,7 @@ impl StageStore {
             unclaimed: Local::new(tier)?,
             root: Key::parse(ROOT)?.join(catalog_id)?,
             owner: owner.cloned(),
+            elsewhere: Elsewhere::MayLive,
             claim: Mutex::default(),
             is_claimed: AtomicBool::new(false),
             temporaries: AtomicU64::new(0),
@@ -99,8 +150,7 @@ impl StageStore {
         let owner = self.owner.as_ref().ok_or_else(looks)?;
         local.make_directory(&self.root.join(TEMPORARY)?)?;
         let lock = open_or_create(local, &self.root.join(LOCK)?)?;
-        let locked = flock(&lock, FlockOperation::NonBlockingLockExclusive);
-        self.refuse_living_owner(owner, locked == Err(rustix::io::Errno::WOULDBLOCK))?;
+        self.refuse_living_owner(owner, is_locked_by_another(&lock))?;
         self.clear_temporaries()?;
         let json = serde_json::to_vec(owner)
             .map_err(|error| Error::new(Kind::Corrupt, "write the owner file").with_source(error))?;
@@ -118,17 +168,15 @@ impl StageStore {
             .map_or_else(|| "another process".into(), |known| format!("pid {} on {}", known.pid, known.host));
         let stage = format!("stage {} on tier {}", self.root, self.tier().name());
         match standing {
-            Standing::OtherMachine => Err(Error::new(
+            Standing::OtherMachine if self.elsewhere == Elsewhere::MayLive => Err(Error::new(
                 Kind::Busy,
                 format!(
-                    "{stage} belongs to {who}, another machine; if that is gone for good, take its bytes over with `tierfs adopt`"
+                    "{stage} belongs to {who}, another machine; if that is gone for good, say `tierfs adopt --owner-is-gone`"
                 ),
             )),
             Standing::Alive => Err(Error::new(Kind::Busy, format!("{stage} is in use by {who}"))),
-            Standing::Gone | Standing::Hidden if locked_by_another => {
-                Err(Error::new(Kind::Busy, format!("{stage} is locked by {who}")))
-            }
-            Standing::Gone | Standing::Hidden => Ok(()),
+            _ if locked_by_another => Err(Error::new(Kind::Busy, format!("{stage} is locked by {who}"))),
+            Standing::OtherMachine | Standing::Gone | Standing::Hidden => Ok(()),
         }
     }
 
@@ -179,6 +227,11 @@ impl StageStore {
             }
         }
     }
+}
+
+/// Takes the lock, where the file system has any, unless somebody has it.
+fn is_locked_by_another(lock: &File) -> bool {
+    flock(lock, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK)
 }
 
 fn open_or_create(local: &Local, key: &Key) -> Result<File> {

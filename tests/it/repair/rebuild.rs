@@ -44,7 +44,7 @@ fn facts(path: &Path) -> (u32, u32, u32, u64, i64, i64) {
 }
 
 /// Names in the order in which they reached Blob since the log was cleared.
-fn commits(server: &BlobServer) -> Vec<String> {
+pub(super) fn commits(server: &BlobServer) -> Vec<String> {
     let made = |request: &crate::support::blob_server::Logged| {
         matches!(request.operation, Operation::PutBlob | Operation::PutBlockList)
             && request.status.is_some_and(|status| status.is_success())
