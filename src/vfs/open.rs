@@ -184,24 +184,37 @@ impl Vfs {
     }
 
     fn open_for_read(&self, caller: &Caller, ino: Ino) -> Result<Arc<OpenFile>> {
-        let mut opened = self.try_open_for_read(caller, &self.catalog().inode(ino)?);
+        let open = |looks| self.try_open_for_read(caller, &self.catalog().inode(ino)?, looks);
+        let mut opened = open(Looks::Known);
         for _ in 0..MOVING_TARGET {
             match opened {
                 // The bytes moved on (staged → hot, an outside change) between the look and the open.
                 Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {
-                    opened = self.try_open_for_read(caller, &self.catalog().inode(ino)?);
+                    opened = open(Looks::Known);
+                }
+                // Changed in place, by another program or a mapping that outlived its handles, since the last look.
+                Err(error) if error.kind() == Kind::Changed => {
+                    self.look_again_at(ino)?;
+                    opened = open(Looks::Known);
                 }
                 _ => break,
             }
         }
-        opened
+        match opened {
+            // Somebody writes to it all the time: it is read as it is.
+            Err(error) if error.kind() == Kind::Changed => open(Looks::Any),
+            opened => opened,
+        }
     }
 
-    fn try_open_for_read(&self, caller: &Caller, inode: &Inode) -> Result<Arc<OpenFile>> {
+    fn try_open_for_read(&self, caller: &Caller, inode: &Inode, looks: Looks) -> Result<Arc<OpenFile>> {
         let path = self.some_path(inode.attr.ino)?;
         let rule = self.rule(&path);
         let replicas = self.newest(inode)?;
         if let Some(local) = self.open_local(&replicas, rule)? {
+            if looks == Looks::Known {
+                self.expect_known(&replicas, &local)?;
+            }
             return Ok(self.open_file(local, inode.generation));
         }
         let remote = replicas.iter().find(|replica| self.resident(replica.tier).is_none());
@@ -214,6 +227,17 @@ impl Vfs {
         }
         let reader = self.stream(rule, remote, inode)?;
         Ok(self.open_file(Bytes::Streamed(reader), inode.generation))
+    }
+
+    /// Whether a file at its native key is what the last look saw.
+    fn expect_known(&self, replicas: &[Replica], opened: &Bytes) -> Result<()> {
+        let Bytes::Native { file, tier } = opened else { return Ok(()) };
+        let known = replicas.iter().find(|replica| replica.tier == *tier && !replica.staged);
+        let (Some(known), Some(resident)) = (known, self.resident(*tier)) else { return Ok(()) };
+        match known.version == Some(resident.stat_open(file)?.version) {
+            true => Ok(()),
+            false => Err(Error::new(Kind::Changed, format!("{} changes while it is opened", known.key))),
+        }
     }
 
     /// Replicas of the newest generation, with bytes.
@@ -465,6 +489,15 @@ impl Vfs {
             None => Ok(()),
         }
     }
+}
+
+/// What a native file may look like to be opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    /// As the last look saw it.
+    Known,
+    /// Whatever it is.
+    Any,
 }
 
 /// Whether a mapping of these bytes may outlive the handles: one through the daemon keeps its handle.

@@ -49,6 +49,18 @@ impl Vfs {
         Ok(())
     }
 
+    /// Looks at a file on the directory tiers, however fresh the last look is.
+    pub(super) fn look_again_at(&self, ino: Ino) -> Result<()> {
+        let Some((parent, name)) = self.catalog().names(ino)?.into_iter().next() else { return Ok(()) };
+        let path = self.child_path(parent, &name)?;
+        for place in self.catalog().places(parent)?.iter() {
+            if let Some(resident) = self.resident(place.tier) {
+                self.look_at_file(resident, place, &name, &path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// What is known anyway is not waited for where a tier is known not to answer.
     fn patience_for(&self, place: &Place, dir: &Node, name: &[u8]) -> Result<Patience> {
         let known = self.is_networked(place.tier) && self.catalog().lookup(dir.ino, name)?.is_some();

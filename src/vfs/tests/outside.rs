@@ -31,6 +31,23 @@ fn a_native_change_of_equal_size_is_seen_and_the_kernel_is_told() {
 }
 
 #[test]
+fn a_native_change_in_place_is_seen_at_the_next_open() {
+    let bed = Bed::new();
+    let ino = bed.put("f", "one");
+    assert_eq!(bed.cat("f"), "one");
+    bed.told.lock().clear();
+    let before = bed.inode(ino);
+    fs::write(bed.native("scratch", "f"), "two!").unwrap();
+    assert_eq!(bed.inode(ino).attr.size, 3, "nobody has looked");
+    bed.pass(SCRATCH_WINDOW / 100);
+    assert_eq!(bed.cat("f"), "two!");
+    let after = bed.inode(ino);
+    assert!(after.generation > before.generation && after.attr.mtime > before.attr.mtime);
+    assert_eq!(after.attr.size, 4);
+    assert_eq!(*bed.told.lock(), [Invalidation::Inode(ino)]);
+}
+
+#[test]
 fn a_deleted_native_file_is_gone_after_revalidate() {
     let bed = Bed::new();
     let ino = bed.put("f", "one");

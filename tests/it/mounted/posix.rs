@@ -5,7 +5,8 @@ mod bytes;
 mod names;
 
 use crate::support::blob_server::BlobServer;
-use crate::support::{Mode, Mount, Over, Tiers};
+use crate::support::site::files_below;
+use crate::support::{Mode, Mount, Over, Tiers, wait};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -19,6 +20,15 @@ fn on_mount(mode: Mode, below: &str, case: impl Fn(&Path)) {
     let directory = mount.path(below).join("case");
     fs::create_dir_all(&directory).expect("a directory");
     case(&directory);
+    if let Some(home) = native_home(&tiers, below) {
+        // What a mapping changed after the last look shows when its close has arrived.
+        let time =
+            |path: PathBuf| fs::symlink_metadata(path).map(|stat| (stat.mtime(), stat.mtime_nsec())).ok();
+        wait::until("the times to be those at home", || {
+            let names = files_below(&home);
+            names.iter().all(|name| time(home.join(name)) == time(directory.join(name)))
+        });
+    }
     let left = tree(&directory);
     let status = mount.unmount();
     assert!(status.success(), "unmount: {status}\n{}", mount.log());
@@ -27,8 +37,7 @@ fn on_mount(mode: Mode, below: &str, case: impl Fn(&Path)) {
         let Some(name) = path.to_str() else { continue };
         let at_home = match below {
             "blob" => tiers.blob(&format!("blob/case/{name}")),
-            "share" => fs::read(tiers.share.join("share/case").join(name)).ok(),
-            _ => fs::read(tiers.scratch.join("case").join(name)).ok(),
+            _ => native_home(&tiers, below).and_then(|home| fs::read(home.join(name)).ok()),
         };
         assert!(at_home.as_ref() == Some(&seen.content), "{name}: other bytes at home");
     }
@@ -37,6 +46,15 @@ fn on_mount(mode: Mode, below: &str, case: impl Fn(&Path)) {
     assert_eq!(again.keys().collect::<Vec<_>>(), left.keys().collect::<Vec<_>>());
     for (path, seen) in left {
         assert!(again[&path] == seen, "{}: {:?} after a remount, not {seen:?}", path.display(), again[&path]);
+    }
+}
+
+/// Where the files of a case are on the tier that is their home, if that is a directory.
+fn native_home(tiers: &Tiers, below: &str) -> Option<PathBuf> {
+    match below {
+        "blob" => None,
+        "share" => Some(tiers.share.join("share/case")),
+        _ => Some(tiers.scratch.join("case")),
     }
 }
 

@@ -114,7 +114,8 @@ fn the_stage_of_a_mount_that_may_live_is_refused() {
     living.kill9();
     // Another machine's: nobody here knows.
     let owner = stage.join("owner");
-    let mut said: serde_json::Value = serde_json::from_slice(&fs::read(&owner).expect("owner")).expect("JSON");
+    let mut said: serde_json::Value =
+        serde_json::from_slice(&fs::read(&owner).expect("owner")).expect("JSON");
     said["machine_id"] = "another".into();
     said["host"] = "gpu-7".into();
     fs::write(&owner, said.to_string()).expect("a write");
