@@ -22,11 +22,23 @@ impl Vfs {
         if self.catalog().lookup(dir, name)?.is_some() {
             return Ok(false);
         }
-        let Some(row) = self.catalog().replica_at(place.id, name)? else { return Ok(false) };
+        let Some(row) = self.catalog().replica_at(place.id, name)? else {
+            return self.is_free_of_directories(&place, name).map(|()| false);
+        };
         self.give_up(&row)?;
         // The mover looks and deletes while it holds this shared: it must not meet what is made next.
         let _alone = self.native_names.move_on(&BTreeSet::from([tier]));
         self.clear(resident, &place, name)
+    }
+
+    /// A directory that was renamed away may still lie there.
+    fn is_free_of_directories(&self, place: &Place, name: &[u8]) -> Result<()> {
+        let key = place.key.join(name)?;
+        let there = self.catalog().places_in(place.id)?.into_iter().find(|there| there.key == key);
+        match there.and_then(|there| there.ino) {
+            Some(_) => Err(Error::new(Kind::Busy, "a directory has yet to move away from the key")),
+            None => Ok(()),
+        }
     }
 
     /// Nobody answers for the key any more, and no crash can change that.

@@ -115,7 +115,11 @@ impl Vfs {
     /// Asks every tier that has the directory whether something is in it.
     pub(super) fn check_empty(&self, caller: &Caller, dir: Ino) -> Result<Arc<[Place]>> {
         if !self.catalog().is_empty(dir)? {
-            return Err(Kind::NotEmpty.into());
+            // What is known of may be gone by now.
+            self.refresh_directory(caller, &self.nodes.get(dir))?;
+            if !self.catalog().is_empty(dir)? {
+                return Err(Kind::NotEmpty.into());
+            }
         }
         let places = self.catalog().places(dir)?;
         let path = self.directory_path(dir)?;

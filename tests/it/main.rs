@@ -6,6 +6,7 @@ mod cases;
 mod cli;
 mod contract;
 mod crash;
+mod model;
 mod mounted;
 mod mover;
 mod repair;

@@ -82,7 +82,7 @@ impl Merge<'_> {
             return Ok(());
         }
         let inode = tx.inode(Ino(row.ino))?;
-        if inode.state != WriteState::Clean || row.version.is_none() {
+        if inode.state != WriteState::Clean || row.version.is_none() || self.is_moving(tx, row)? {
             return Ok(());
         }
         if row.generation == 0 {
@@ -94,6 +94,11 @@ impl Merge<'_> {
             return Ok(());
         }
         self.vanish_names(tx, row, inode, other_copy)
+    }
+
+    /// Whether a commit under another key may have taken the file away from this one, and is not recorded yet.
+    fn is_moving(&self, tx: &Tx<'_>, row: &ReplicaRow) -> Result<bool> {
+        Ok(tx.replicas_of(Ino(row.ino))?.iter().any(|other| other.write_id.is_some()))
     }
 
     /// Takes the names away that went with the row.

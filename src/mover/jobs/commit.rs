@@ -1,14 +1,14 @@
 //! How one key on a tier gets new content: a row before the act, the act under a condition, a row
 //! after it. A lost reply is recognised by the write id; anything else in the way is a conflict.
 
-use crate::catalog::{Inode, PlaceId, Replica, WriteState};
+use crate::catalog::{Inode, Replica, WriteState};
 use crate::data::Permit;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::jobs::subject::Target;
-use crate::mover::jobs::{Flow, Halt, attrs, conflict, outcome_is_unknown};
+use crate::mover::jobs::{Flow, Halt, attrs, conflict, outcome_is_unknown, relocate};
 use crate::tier::{NativeId, Object, RenameMode, Resident, Special, Tier, Upload};
 use crate::types::{Attrs, Condition, FileKind, Generation, Key, Version};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ pub(crate) enum Act {
     /// A copy inside the tier.
     Copy { from: Key, version: Version },
     /// A native rename of the file with this `st_ino`; out of the stage, if that is the row it has there.
-    Rename { from: Key, native_ino: u64, staged: Option<(PlaceId, Vec<u8>)> },
+    Rename { from: Key, native_ino: u64, staged: Option<Replica> },
     /// One more native name.
     Link { from: Key, native_ino: u64 },
     /// New attributes for the content that is there.
@@ -65,9 +65,9 @@ pub(crate) async fn commit(
         other => other?,
     }
     failpoint::pass("commit_begun");
-    let version = match perform(context, inode, target, &act, &attrs).await {
+    let version = match perform(context, inode, generation, target, &act, &attrs).await {
         // Recorded before any program could open it at its new key.
-        Ok(_) if matches!(act, Act::Rename { staged: Some(_), .. }) => return Ok(()),
+        Ok(_) if matches!(act, Act::Rename { .. }) => return Ok(()),
         Ok(version) => version,
         Err(error) => after_failure(context, inode, target, &act, &write_id, error).await?,
     };
@@ -80,6 +80,7 @@ pub(crate) async fn commit(
 async fn perform(
     context: &Arc<Context>,
     inode: &Inode,
+    generation: Generation,
     target: &Target,
     act: &Act,
     attrs: &Attrs,
@@ -96,6 +97,7 @@ async fn perform(
             let (from, inode, staged) = (from.clone(), inode.clone(), staged.clone());
             let (place, name) = (target.place.id, target.name.clone());
             natively(context, target, move |context, resident, key| {
+                let ino = inode.attr.ino;
                 let rename = || {
                     attrs::apply(context, &inode, resident, &from)?;
                     check(resident, key, &condition)?;
@@ -103,21 +105,39 @@ async fn perform(
                         Condition::Absent => RenameMode::NoReplace,
                         _ => RenameMode::Replace,
                     };
-                    resident.rename(&from, key, mode)
+                    resident.rename(&from, key, mode)?;
+                    failpoint::pass(if staged.is_some() {
+                        "renamed_out_of_the_stage"
+                    } else {
+                        "committed_not_recorded"
+                    });
+                    let object = resident.stat(key)?;
+                    let (version, native) = (&object.version, object.native);
+                    context.catalog.commit_if(
+                        ino,
+                        generation,
+                        inode.attr_generation,
+                        place,
+                        &name,
+                        version,
+                        native,
+                    )
                 };
-                let Some(staged) = staged else { return rename() };
-                let out_of_the_stage = || {
+                let out_of_the_stage = |staged: &Replica| {
                     still_closed(context, &inode)?;
                     rename()?;
-                    failpoint::pass("renamed_out_of_the_stage");
-                    let object = resident.stat(key)?;
-                    let (ino, attrs) = (inode.attr.ino, inode.attr_generation);
-                    let (version, native) = (&object.version, object.native);
-                    context.catalog.commit_if(ino, inode.generation, attrs, place, &name, version, native)?;
-                    context.catalog.drop_replica(staged.0, &staged.1).map(drop)
+                    context.catalog.drop_replica(staged.place, &staged.name)?;
+                    // The bytes are gone from there, what describes them is not.
+                    context.stores.remove_staged(staged)
                 };
-                let written = || Err(Error::new(Kind::Busy, "it is being written again"));
-                context.unwritten(inode.attr.ino, out_of_the_stage).unwrap_or_else(written)
+                match &staged {
+                    Some(staged) => {
+                        let written = || Err(Error::new(Kind::Busy, "it is being written again"));
+                        context.unwritten(ino, || out_of_the_stage(staged)).unwrap_or_else(written)
+                    }
+                    // Whoever opens it meanwhile would look where it was; while it is written to, all share one descriptor.
+                    None => context.unwritten(ino, rename).unwrap_or_else(rename).map(drop),
+                }
             })
             .await
         }
@@ -235,6 +255,9 @@ async fn after_failure(
         }
         Ok(object) => {
             abort(context, target)?;
+            if object.kind == FileKind::Directory && relocate::clear_directory(context, target).await? {
+                return Err(Halt::Again);
+            }
             conflict::resolve(context, inode, target, object).await?;
             Err(Halt::Again)
         }

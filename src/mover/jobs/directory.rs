@@ -12,8 +12,8 @@ use crate::mover::context::Context;
 use crate::mover::jobs::commit::{Act, commit, make_parents, resident};
 use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, attrs, conflict, prefix, reconcile, relocate, tidy};
-use crate::tier::{RenameMode, Special};
-use crate::types::{FileKind, Ino};
+use crate::tier::{RenameMode, Resident, Special};
+use crate::types::{FileKind, Ino, Key};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -187,10 +187,10 @@ async fn settle_marker(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<(
     let mut target = name.target(context, domain).await?;
     let lock = (target.place.tier, target.key.clone());
     let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
+    relocate::make_way(context, dir, &mut target, domain).await?;
     if target.tier.resident().is_some() {
         return make_native(context, &subject, &target, domain).await;
     }
-    relocate::make_way(context, dir, &mut target, domain).await?;
     let inode = &subject.inode;
     if !target.holds_content(inode) {
         let act = Act::Special(Special::Directory);
@@ -202,6 +202,13 @@ async fn settle_marker(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<(
     Ok(())
 }
 
+fn is_directory(resident: &dyn Resident, key: &Key) -> Result<()> {
+    if resident.stat(key)?.kind == FileKind::Directory {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Busy, format!("{key} must make way for a directory")))
+}
+
 /// A real directory has no row but its place.
 async fn make_native(context: &Arc<Context>, subject: &Subject, target: &Target, domain: &str) -> Flow<()> {
     prefix::native(context, subject.ino(), target.place.tier, domain).await?;
@@ -210,8 +217,8 @@ async fn make_native(context: &Arc<Context>, subject: &Subject, target: &Target,
         let resident = resident(tier.as_ref())?;
         make_parents(resident, &key)?;
         match resident.mkdir(&key, inode.attr.mode) {
-            Err(error) if error.kind() != Kind::Exists => return Err(error),
-            _ => {}
+            Err(error) if error.kind() == Kind::Exists => is_directory(resident, &key)?,
+            other => other?,
         }
         attrs::apply(context, &inode, resident, &key)
     };

@@ -50,8 +50,13 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
     }
     let mut bytes = 0;
     for name in &subject.names {
+        // Under an earlier name the bytes may have left the stage.
+        let Some(now) = Subject::look(context, subject.ino())? else { return Err(Halt::Again) };
+        if is_open(&now) {
+            return Err(Halt::Open);
+        }
         let mut target = name.target(context, &step.domain).await?;
-        bytes += bring(context, subject, &mut target, &step.domain).await?;
+        bytes += bring(context, &now, &mut target, &step.domain).await?;
     }
     tidy::leftovers(context, subject.ino(), &step.domain).await?;
     tidy::staged(context, subject.ino(), &step.domain).await?;
@@ -219,7 +224,7 @@ async fn inside(
     let Some(native_ino) = native.map(|native| native.ino) else { return Ok(None) };
     let from = source.key.clone();
     if !subject.is_native(context, source)? {
-        let staged = source.staged.then(|| (source.place, source.name.clone()));
+        let staged = source.staged.then(|| source.clone());
         return Ok(Some(Act::Rename { from, native_ino, staged }));
     }
     Ok(target.tier.capabilities().hard_links.then_some(Act::Link { from, native_ino }))

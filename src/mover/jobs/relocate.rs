@@ -4,11 +4,11 @@ use crate::catalog::{Inode, Replica, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::flush::found;
-use crate::mover::jobs::commit::{Act, commit, resident, resolve};
+use crate::mover::jobs::commit::{Act, commit, make_parents, resident, resolve};
 use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, conflict, upload};
 use crate::mover::status::Counters;
-use crate::tier::Object;
+use crate::tier::{Object, RenameMode};
 use crate::types::{FileKind, Ino, Version};
 use std::sync::Arc;
 
@@ -123,6 +123,33 @@ async fn evacuate(context: &Arc<Context>, other: Ino, row: &Replica, domain: &st
     transfer(context, &inode, row, &target).await?;
     context.catalog.queue(other, domain)?;
     Ok(())
+}
+
+/// A directory that was renamed away still lies under a key that a file must have now: it goes to `.tierfs/moved` with all that is in it,
+/// and its own step takes it home from there. False if it is none of ours.
+pub(crate) async fn clear_directory(context: &Arc<Context>, target: &Target) -> Flow<bool> {
+    let places = context.catalog.places_in(target.place.id)?;
+    let Some(place) = places.into_iter().find(|place| place.key == target.key) else { return Ok(false) };
+    let Some(owner) = place.ino else { return Ok(false) };
+    if context.catalog.native_place(owner, place.tier)?.is_some_and(|native| native.id == place.id) {
+        return Ok(false);
+    }
+    let _turn = context.inodes.take(&owner).map_err(|_busy| Halt::Again)?;
+    let moved = context.catalog.moved_place(place.tier)?;
+    let name = format!("{owner}-{}", place.id.0).into_bytes();
+    let (tier, from, to) = (Arc::clone(&target.tier), place.key.clone(), moved.key.join(&name)?);
+    let aside = move |context: &Context| {
+        let resident = resident(tier.as_ref())?;
+        make_parents(resident, &to)?;
+        match resident.rename(&from, &to, RenameMode::NoReplace) {
+            // Done by an earlier try.
+            Err(error) if error.kind() == Kind::NotFound => {}
+            other => other?,
+        }
+        context.catalog.move_place(place.id, moved.id, &name)
+    };
+    context.blocking(aside).await?;
+    Ok(true)
 }
 
 /// Learns the outcome of commits of this inode that are still open; answers whether there were any.

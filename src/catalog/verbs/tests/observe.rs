@@ -166,6 +166,20 @@ fn what_is_gone_from_its_only_tier_is_gone() {
 }
 
 #[test]
+fn a_file_that_a_commit_may_have_taken_elsewhere_stays() {
+    let bed = Bed::new();
+    let place = bed.root(bed.blob);
+    everything(&bed, place, &[&file("f", 5)]);
+    let ino = bed.lookup(Ino::ROOT, "f").unwrap();
+    let moved = bed.catalog.moved_place(bed.blob).unwrap().id;
+    bed.catalog.begin_commit(ino, moved, b"1", "w").unwrap();
+    assert_eq!(everything(&bed, place, &[]), Observed::default());
+    assert_eq!(bed.lookup(Ino::ROOT, "f"), Some(ino));
+    bed.catalog.abort_commit(moved, b"1").unwrap();
+    assert_eq!(everything(&bed, place, &[]).entries, [(Ino::ROOT, b"f".to_vec(), ino)]);
+}
+
+#[test]
 fn a_file_with_another_copy_stays() {
     let bed = Bed::new();
     let ino = bed.native(Ino::ROOT, "f", 1);

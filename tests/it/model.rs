@@ -1,0 +1,64 @@
+//! The reference model: random operations on a whole tierfs without a kernel, compared with a plain tree after every
+//! step, and with the tiers' native layout after every flush.
+//!
+//! `PROPTEST_CASES` says how many stories are told. A story that fails is shrunk to a short list of operations;
+//! once its fault is mended the list stays in `found`.
+
+mod calls;
+mod found;
+mod operations;
+mod story;
+mod tree;
+mod world;
+
+use operations::story;
+use proptest::test_runner::{Config, TestError, TestRunner};
+use std::cell::Cell;
+use std::panic::{catch_unwind, resume_unwind};
+
+/// Enough for a few seconds.
+const CASES: u32 = 64;
+/// What `PROPTEST_CASES` is multiplied with in a soak.
+const SOAK: u32 = 64;
+/// How often a shrunk story is told.
+const CHANCES: u32 = 6;
+const LONGEST: usize = 30;
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(CASES)
+}
+
+fn tell(cases: u32, length: usize) {
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 2_000,
+        max_shrink_time: 120_000,
+        ..Config::default()
+    };
+    // Threads and batches of rows have their own time: a shorter story gets more than one chance to end badly.
+    let failed = Cell::new(false);
+    let told = TestRunner::new(config).run(&story(length), |scenes| {
+        for _ in 0..if failed.get() { CHANCES } else { 1 } {
+            let told = catch_unwind(|| story::tell(&scenes.0));
+            failed.set(failed.get() || told.is_err());
+            told.unwrap_or_else(|why| resume_unwind(why));
+        }
+        Ok(())
+    });
+    match told {
+        Ok(()) => {}
+        Err(TestError::Fail(why, scenes)) => panic!("{why}\nthe shortest story that ends so:\n{scenes:?}"),
+        Err(aborted) => panic!("{aborted}"),
+    }
+}
+
+#[test]
+fn random_operations_do_what_a_plain_tree_does() {
+    tell(cases(), LONGEST);
+}
+
+#[test]
+fn soak_random_operations_do_what_a_plain_tree_does() {
+    tell(cases() * SOAK, 2 * LONGEST);
+}

@@ -1,0 +1,140 @@
+//! What can happen, over few names and small bytes.
+
+use super::calls::Trouble;
+use proptest::prelude::*;
+use std::fmt;
+use tierfs::tier::RenameMode;
+
+/// `s` is at home on scratch, `h` on the share, `k` on Blob with hot copies on scratch.
+pub const TOPS: [&str; 3] = ["s", "h", "k"];
+pub const PATHS: [&str; 18] = [
+    "s/a", "s/b", "s/a/a", "s/a/b", "s/b/a", "s/b/b", "h/a", "h/b", "h/a/a", "h/a/b", "h/b/a", "h/b/b",
+    "k/a", "k/b", "k/a/a", "k/a/b", "k/b/a", "k/b/b",
+];
+
+pub type Path = &'static str;
+/// One of few open files.
+pub type Slot = u8;
+pub const SLOTS: Slot = 3;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Operation {
+    Create(Path, u8),
+    CreateOpen(Slot, Path),
+    /// To read and write.
+    Open(Slot, Path),
+    /// Emptied as it is opened.
+    OpenEmpty(Slot, Path),
+    OpenToRead(Slot, Path),
+    Write(Slot, u8, u8),
+    Cut(Slot, u8),
+    Read(Slot),
+    Close(Slot),
+    Truncate(Path, u8),
+    Unlink(Path),
+    Mkdir(Path),
+    Rmdir(Path),
+    Rename(Path, Path, RenameMode),
+    Link(Path, Path),
+    Chmod(Path, u32),
+    Utimes(Path, i64),
+    /// Somebody else makes or overwrites a file.
+    OutsidePut(Path, u8),
+    OutsideDelete(Path),
+    /// Somebody else makes a directory with a file and a directory in it.
+    OutsideTree(Path),
+    /// Some seconds pass.
+    Wait,
+    /// The mover works until a call of this number meets trouble.
+    Mover(u8, Trouble),
+    /// The mover comes some way, and stops between any two of its calls.
+    Nudge(u8),
+    /// Everything is at home afterwards.
+    Flush,
+    DropHot,
+    /// The daemon is killed and starts again.
+    Crash,
+    LoseCatalog,
+}
+
+/// Whether the tree is looked at after an operation: looking lists every directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    Look,
+    Go,
+}
+
+pub type Scene = (Operation, After);
+
+#[derive(Clone)]
+pub struct Story(pub Vec<Scene>);
+
+impl fmt::Debug for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(operation, after)| writeln!(f, "        ({operation:?}, {after:?}),"))
+    }
+}
+
+fn path() -> impl Strategy<Value = Path> + Clone {
+    (0..PATHS.len()).prop_map(|at| PATHS[at])
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    use Operation::*;
+    let mode = prop_oneof![
+        4 => Just(RenameMode::Replace),
+        1 => Just(RenameMode::NoReplace),
+        2 => Just(RenameMode::Exchange)
+    ];
+    let trouble = prop_oneof![
+        Just(Trouble::Fails),
+        Just(Trouble::LosesItsReply),
+        Just(Trouble::IsSent),
+        Just(Trouble::IsAnswered)
+    ];
+    let (slot, byte) = (0..SLOTS, 0_u8..12);
+    let names = prop_oneof![
+        4 => (path(), byte.clone()).prop_map(|(path, seed)| Create(path, seed)),
+        2 => path().prop_map(Unlink),
+        2 => path().prop_map(Mkdir),
+        1 => path().prop_map(Rmdir),
+        8 => (path(), path(), mode).prop_map(|(from, to, mode)| Rename(from, to, mode)),
+        2 => (path(), path()).prop_map(|(path, new)| Link(path, new)),
+    ];
+    let bytes = prop_oneof![
+        1 => (slot.clone(), path()).prop_map(|(slot, path)| CreateOpen(slot, path)),
+        3 => (slot.clone(), path()).prop_map(|(slot, path)| Open(slot, path)),
+        1 => (slot.clone(), path()).prop_map(|(slot, path)| OpenEmpty(slot, path)),
+        1 => (slot.clone(), path()).prop_map(|(slot, path)| OpenToRead(slot, path)),
+        4 => (slot.clone(), byte.clone(), any::<u8>()).prop_map(|(slot, at, byte)| Write(slot, at, byte)),
+        1 => (slot.clone(), byte.clone()).prop_map(|(slot, size)| Cut(slot, size)),
+        1 => slot.clone().prop_map(Read),
+        3 => slot.prop_map(Close),
+        1 => (path(), byte.clone()).prop_map(|(path, size)| Truncate(path, size)),
+    ];
+    let attributes = prop_oneof![
+        (path(), prop_oneof![Just(0o600), Just(0o640), Just(0o755)])
+            .prop_map(|(path, mode)| Chmod(path, mode)),
+        (path(), 1_i64..1_000_000).prop_map(|(path, time)| Utimes(path, time)),
+    ];
+    let outside = prop_oneof![
+        2 => (path(), byte).prop_map(|(path, seed)| OutsidePut(path, seed)),
+        1 => path().prop_map(OutsideDelete),
+        1 => path().prop_map(OutsideTree),
+    ];
+    let behind = prop_oneof![
+        1 => Just(Wait),
+        4 => (0_u8..8, trouble).prop_map(|(pass, trouble)| Mover(pass, trouble)),
+        2 => any::<u8>().prop_map(Nudge),
+        2 => Just(Flush),
+        1 => Just(DropHot),
+        2 => Just(Crash),
+        1 => Just(LoseCatalog),
+    ];
+    prop_oneof![8 => names, 5 => bytes, 2 => attributes, 2 => outside, 4 => behind]
+}
+
+pub fn story(longest: usize) -> impl Strategy<Value = Story> {
+    let after = prop_oneof![Just(After::Go), Just(After::Look)];
+    prop::collection::vec((operation(), after), 1..=longest).prop_map(Story)
+}

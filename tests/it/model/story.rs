@@ -1,0 +1,506 @@
+//! Does operations to a world and to a plain tree, and compares.
+
+use super::operations::{After, Operation, SLOTS, Scene, Slot, TOPS};
+use super::tree::{FileId, Seen, Tree, text};
+use super::world::{World, key};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use tierfs::error::{Kind, Result};
+use tierfs::tier::RenameMode;
+use tierfs::types::{Attr, AttrChange, FileKind, Ino, TimeChange, Timestamp};
+use tierfs::vfs::{Caller, FileHandle, More, ReadAnswer, SetAttr, Settled, Wait};
+
+const ME: Caller = Caller { uid: 0, gid: 0, wait: Wait::Allowed };
+const MODE: u32 = 0o644;
+const DIR_MODE: u32 = 0o755;
+
+/// Runs a whole story.
+///
+/// # Panics
+/// As soon as something is not what the plain tree says.
+pub fn tell(scenes: &[Scene]) {
+    let mut stage = Stage::new();
+    for (number, (operation, after)) in scenes.iter().enumerate() {
+        let at = || format!("after operation {number}: {operation:?}");
+        stage.world.clock.advance(Duration::from_millis(1));
+        stage.act(*operation);
+        assert_eq!(stage.world.catalog().check().expect("a check"), Vec::<String>::new(), "{}", at());
+        if *after == After::Look {
+            stage.look(&at());
+        }
+    }
+    stage.look("at the end");
+    stage.flush();
+    stage.look("at the end, after a flush");
+}
+
+struct Held {
+    handle: FileHandle,
+    file: FileId,
+    writes: bool,
+}
+
+struct Stage {
+    world: World,
+    tree: Tree,
+    held: BTreeMap<Slot, Held>,
+    /// Files that a daemon left open for writing when it died: they are kept, and go home once they are closed again.
+    abandoned: BTreeSet<FileId>,
+}
+
+/// Short bytes that differ.
+fn bytes(seed: u8) -> Vec<u8> {
+    vec![b'A' + seed; usize::from(seed)]
+}
+
+impl Stage {
+    fn new() -> Self {
+        let mut stage = Self {
+            world: World::new(),
+            tree: Tree::default(),
+            held: BTreeMap::new(),
+            abandoned: BTreeSet::new(),
+        };
+        for top in TOPS {
+            stage.mkdir(top);
+        }
+        for (path, seed) in [("s/a/a", 1), ("s/b", 2), ("h/a/a", 3), ("h/b", 4), ("k/a/a", 5), ("k/b", 6)] {
+            let (parent, _) = path.rsplit_once('/').expect("a parent");
+            if !stage.tree.is_dir(parent) {
+                stage.mkdir(parent);
+            }
+            stage.act(Operation::Create(path, seed));
+        }
+        stage.flush();
+        stage
+    }
+
+    fn act(&mut self, operation: Operation) {
+        match operation {
+            Operation::Create(path, seed) => self.create(path, seed),
+            Operation::CreateOpen(slot, path) => self.create_open(slot, path),
+            Operation::Open(slot, path) => self.open(slot, path, libc::O_RDWR),
+            Operation::OpenEmpty(slot, path) => self.open(slot, path, libc::O_RDWR | libc::O_TRUNC),
+            Operation::OpenToRead(slot, path) => self.open(slot, path, libc::O_RDONLY),
+            Operation::Write(slot, at, byte) => self.write(slot, at, byte),
+            Operation::Cut(slot, size) => self.cut(slot, size),
+            Operation::Read(slot) => self.read(slot),
+            Operation::Close(slot) => self.close(slot),
+            Operation::Truncate(path, size) => self.truncate(path, size),
+            Operation::Unlink(path) => self.unlink(path),
+            Operation::Mkdir(path) => self.mkdir(path),
+            Operation::Rmdir(path) => self.rmdir(path),
+            Operation::Rename(from, to, mode) => self.rename(from, to, mode),
+            Operation::Link(path, new) => self.link(path, new),
+            Operation::Chmod(path, mode) => self.chmod(path, mode),
+            Operation::Utimes(path, time) => self.utimes(path, time),
+            Operation::OutsidePut(path, seed) => self.outside_put(path, seed),
+            Operation::OutsideDelete(path) => self.outside_delete(path),
+            Operation::OutsideTree(path) => self.outside_tree(path),
+            Operation::Wait => {
+                self.world.calls.let_go();
+                self.world.wait();
+            }
+            Operation::Mover(pass, trouble) => {
+                self.world.calls.let_go();
+                self.world.calls.arm(pass, trouble);
+                self.mover_works();
+                self.world.calls.disarm();
+            }
+            Operation::Nudge(steps) => self.world.nudge(steps),
+            Operation::Flush => self.flush(),
+            Operation::DropHot => self.world.drop_hot(),
+            Operation::Crash => {
+                let held = std::mem::take(&mut self.held);
+                self.abandoned.extend(held.values().filter(|held| held.writes).map(|held| held.file));
+                self.world.crash();
+            }
+            // Only the catalog knows that names on different tiers are one file.
+            Operation::LoseCatalog if self.tree.is_linked_across(TOPS) => {}
+            Operation::LoseCatalog => {
+                self.flush();
+                self.world.lose_catalog();
+                // Names are found by looking, so a link count is whole when all directories have been looked at.
+                self.list();
+            }
+        }
+    }
+
+    // ---- what programs do
+
+    fn find(&self, path: &str) -> Result<Ino> {
+        self.world.vfs().resolve(&ME, &key(path))
+    }
+
+    fn ino(&self, path: &str) -> Ino {
+        self.find(path).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    fn end<'a>(&self, path: &'a str) -> (Ino, &'a [u8]) {
+        match path.rsplit_once('/') {
+            Some((parent, name)) => (self.ino(parent), name.as_bytes()),
+            None => (Ino::ROOT, path.as_bytes()),
+        }
+    }
+
+    /// Whether both refused, or neither.
+    fn agree<T>(&self, ours: &Result<T>, plain: Result<(), &'static str>) {
+        match (ours, plain) {
+            (Ok(_), Err(why)) => panic!("should be refused: {why}"),
+            (Err(error), Ok(())) => panic!("should not be refused: {error}, {:?}", error.kind()),
+            _ => {}
+        }
+    }
+
+    fn made(&mut self, path: &str) -> Option<FileHandle> {
+        if !self.tree.has_parent(path) {
+            return None;
+        }
+        let (parent, name) = self.end(path);
+        // The kernel looks the name up first.
+        drop(self.find(path));
+        let made = self.world.vfs().create(&ME, parent, name, MODE, libc::O_RDWR | libc::O_EXCL);
+        let plain = self.tree.create(path, MODE, b"").map(drop);
+        self.agree(&made, plain);
+        let (entry, opened) = made.ok()?;
+        self.world.vfs().forget(entry.attr.ino, 1);
+        Some(opened.handle)
+    }
+
+    fn create(&mut self, path: &str, seed: u8) {
+        let Some(handle) = self.made(path) else { return };
+        self.world.vfs().write(handle, 0, &bytes(seed)).expect("a write");
+        let id = self.tree.file(path).expect("a file");
+        *self.tree.write(id) = bytes(seed);
+        self.end_handle(handle);
+    }
+
+    fn create_open(&mut self, slot: Slot, path: &str) {
+        self.close(slot);
+        let Some(handle) = self.made(path) else { return };
+        let file = self.tree.file(path).expect("a file");
+        self.held.insert(slot, Held { handle, file, writes: true });
+    }
+
+    fn open(&mut self, slot: Slot, path: &str, flags: i32) {
+        self.close(slot);
+        let Some(file) = self.tree.file(path) else { return };
+        let handle = self.world.vfs().open(&ME, self.ino(path), flags).expect("an open file").handle;
+        if flags & libc::O_TRUNC != 0 {
+            self.tree.write(file).clear();
+        }
+        self.held.insert(slot, Held { handle, file, writes: flags & libc::O_RDWR != 0 });
+    }
+
+    fn writer(&self, slot: Slot) -> Option<(FileHandle, FileId)> {
+        self.held.get(&slot).filter(|held| held.writes).map(|held| (held.handle, held.file))
+    }
+
+    fn write(&mut self, slot: Slot, at: u8, byte: u8) {
+        let Some((handle, file)) = self.writer(slot) else { return };
+        let at = usize::from(at);
+        self.world.vfs().write(handle, at as u64, &[byte]).expect("a write");
+        let bytes = self.tree.write(file);
+        bytes.resize(bytes.len().max(at + 1), 0);
+        bytes[at] = byte;
+    }
+
+    fn cut(&mut self, slot: Slot, size: u8) {
+        let Some((handle, file)) = self.writer(slot) else { return };
+        // Only a file with a name can be told by its number here.
+        let Some(path) = self.tree.name_of(file) else { return };
+        let wanted = SetAttr { size: Some(size.into()), handle: Some(handle), ..SetAttr::default() };
+        self.world.vfs().set_attr(&ME, self.ino(&path), wanted).expect("a cut");
+        self.tree.write(file).resize(size.into(), 0);
+    }
+
+    fn read(&self, slot: Slot) {
+        let Some(held) = self.held.get(&slot) else { return };
+        let found = self.content(held.handle).expect("bytes");
+        assert_eq!(text(&found), text(&self.tree.at(held.file).bytes), "read by handle {slot}");
+    }
+
+    fn close(&mut self, slot: Slot) {
+        if let Some(held) = self.held.remove(&slot) {
+            self.end_handle(held.handle);
+        }
+    }
+
+    fn end_handle(&self, handle: FileHandle) {
+        self.world.vfs().flush(&ME, handle).expect("a flush");
+        if let Some(ino) = self.world.vfs().release(&ME, handle).expect("a release").settle {
+            assert_eq!(self.world.vfs().settle(ino), Settled::Done);
+        }
+    }
+
+    fn content(&self, handle: FileHandle) -> Result<Vec<u8>> {
+        let mut buffer = vec![0; 64];
+        match self.world.vfs().read(handle, 0, &mut buffer)? {
+            ReadAnswer::Ready(count) => buffer.truncate(count),
+            ReadAnswer::Later(reader) => {
+                let read = self.world.runtime().block_on(reader.read(0, buffer.len()));
+                let read = match read {
+                    // It moved at home: the kernel side follows it.
+                    Err(error) if error.kind() == Kind::Stale => {
+                        let reader = self.world.vfs().follow(&ME, handle)?;
+                        self.world.runtime().block_on(reader.read(0, buffer.len()))?
+                    }
+                    read => read?,
+                };
+                buffer = read.to_vec();
+            }
+        }
+        Ok(buffer)
+    }
+
+    fn truncate(&mut self, path: &str, size: u8) {
+        let Some(file) = self.tree.file(path) else { return };
+        let wanted = SetAttr { size: Some(size.into()), ..SetAttr::default() };
+        self.world.vfs().set_attr(&ME, self.ino(path), wanted).expect("a truncate");
+        self.tree.write(file).resize(size.into(), 0);
+    }
+
+    fn unlink(&mut self, path: &str) {
+        if self.tree.get(path).is_some() {
+            let (parent, name) = self.end(path);
+            drop(self.find(path));
+            let ours = self.world.vfs().unlink(parent, name);
+            let plain = self.tree.unlink(path);
+            self.agree(&ours, plain);
+        }
+    }
+
+    fn mkdir(&mut self, path: &str) {
+        if !self.tree.has_parent(path) {
+            return;
+        }
+        let (parent, name) = self.end(path);
+        drop(self.find(path));
+        let ours = self.world.vfs().mkdir(&ME, parent, name, DIR_MODE);
+        let plain = self.tree.mkdir(path, DIR_MODE);
+        self.agree(&ours, plain);
+        if let Ok(entry) = ours {
+            self.world.vfs().forget(entry.attr.ino, 1);
+        }
+    }
+
+    fn rmdir(&mut self, path: &str) {
+        if self.tree.get(path).is_some() {
+            let (parent, name) = self.end(path);
+            drop(self.find(path));
+            let ours = self.world.vfs().rmdir(&ME, parent, name);
+            let plain = self.tree.rmdir(path);
+            self.agree(&ours, plain);
+        }
+    }
+
+    fn rename(&mut self, from: &str, to: &str, mode: RenameMode) {
+        let inside = |path: &str, dir: &str| path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'));
+        // What the kernel refuses by itself.
+        if from == to
+            || inside(from, to)
+            || inside(to, from)
+            || self.tree.get(from).is_none()
+            || !self.tree.has_parent(to)
+        {
+            return;
+        }
+        self.ino(from);
+        drop(self.find(to));
+        let ours = self.world.vfs().rename(&ME, self.end(from), self.end(to), mode);
+        let plain = self.tree.rename(from, to, mode);
+        self.agree(&ours, plain);
+    }
+
+    fn link(&mut self, path: &str, new: &str) {
+        if self.tree.file(path).is_none() || !self.tree.has_parent(new) {
+            return;
+        }
+        let (parent, name) = self.end(new);
+        drop(self.find(new));
+        let ours = self.world.vfs().link(self.ino(path), parent, name);
+        let plain = self.tree.link(path, new);
+        self.agree(&ours, plain);
+        if let Ok(entry) = ours {
+            self.world.vfs().forget(entry.attr.ino, 1);
+        }
+    }
+
+    fn change(&self, path: &str, change: AttrChange) {
+        let wanted = SetAttr { change, ..SetAttr::default() };
+        self.world.vfs().set_attr(&ME, self.ino(path), wanted).expect("a change");
+    }
+
+    fn chmod(&mut self, path: &str, mode: u32) {
+        if self.tree.get(path).is_some() {
+            self.change(path, AttrChange { mode: Some(mode), ..AttrChange::default() });
+            self.tree.change(path, mode);
+        }
+    }
+
+    fn utimes(&mut self, path: &str, time: i64) {
+        let Some(file) = self.tree.file(path) else { return };
+        self.change(
+            path,
+            AttrChange { mtime: Some(TimeChange::To(Timestamp(time))), ..AttrChange::default() },
+        );
+        self.tree.touch(file, time);
+    }
+
+    // ---- what others do on the tiers
+
+    /// Whether the file is at home as it is, closed and with no other name: then others may change it.
+    fn is_left_alone(&self, path: &str) -> bool {
+        let file = self.tree.file(path);
+        let is_written =
+            self.held.values().any(|held| Some(held.file) == file && (held.writes || path.starts_with('k')));
+        let is_written = is_written || file.is_some_and(|file| self.abandoned.contains(&file));
+        !is_written && self.world.is_quiet() && file.is_none_or(|file| self.tree.links(file) == 1)
+    }
+
+    fn outside_put(&mut self, path: &str, seed: u8) {
+        if self.tree.is_dir(path) || !self.tree.has_parent(path) || !self.is_left_alone(path) {
+            return;
+        }
+        // Others do not know of times that were only remembered, nor of modes.
+        let known = self.tree.file(path);
+        if path.starts_with('k') {
+            self.world.blob_put(path, &bytes(seed), MODE);
+            if known.is_some() {
+                self.tree.change(path, MODE);
+            }
+        } else {
+            std::fs::write(self.world.native(path), bytes(seed)).expect("a write");
+            if known.is_none() {
+                let mode = std::fs::Permissions::from_mode(MODE);
+                std::fs::set_permissions(self.world.native(path), mode).expect("chmod");
+            }
+        }
+        match known {
+            Some(file) => *self.tree.write(file) = bytes(seed),
+            None => drop(self.tree.create(path, MODE, &bytes(seed)).expect("a free name")),
+        }
+        self.world.pass_window();
+    }
+
+    fn outside_delete(&mut self, path: &str) {
+        if self.tree.file(path).is_none() || !self.is_left_alone(path) {
+            return;
+        }
+        if path.starts_with('k') {
+            self.world.blob_delete(path);
+        } else {
+            std::fs::remove_file(self.world.native(path)).expect("a removal");
+        }
+        self.tree.unlink(path).expect("a file");
+        self.world.pass_window();
+    }
+
+    fn outside_tree(&mut self, path: &str) {
+        if self.tree.get(path).is_some() || !self.tree.has_parent(path) || !self.world.is_quiet() {
+            return;
+        }
+        let (file, dir) = (format!("{path}/a"), format!("{path}/b"));
+        if path.starts_with('k') {
+            self.world.blob_marker(path);
+            self.world.blob_put(&file, &bytes(9), MODE);
+            self.world.blob_marker(&dir);
+        } else {
+            std::fs::create_dir(self.world.native(path)).expect("mkdir");
+            std::fs::write(self.world.native(&file), bytes(9)).expect("a write");
+            std::fs::create_dir(self.world.native(&dir)).expect("mkdir");
+        }
+        self.tree.mkdir(path, DIR_MODE).expect("a free name");
+        self.tree.create(&file, MODE, &bytes(9)).expect("a free name");
+        self.tree.mkdir(&dir, DIR_MODE).expect("a free name");
+        self.world.pass_window();
+    }
+
+    // ---- what is compared
+
+    /// The mover brings home what it can, as long as no call is held.
+    fn mover_works(&self) {
+        let Some(report) = self.world.flush() else { return };
+        assert_eq!(report.blocked.len(), 0, "{report:?}");
+    }
+
+    fn flush(&mut self) {
+        for file in std::mem::take(&mut self.abandoned) {
+            if let Some(path) = self.tree.name_of(file) {
+                self.open(0, &path, libc::O_RDWR);
+                self.close(0);
+            }
+        }
+        (0..SLOTS).for_each(|slot| self.close(slot));
+        self.world.calls.let_go();
+        let report = self.world.flush();
+        let report =
+            report.unwrap_or_else(|| panic!("a flush does not end: {:?}", self.world.mover_status()));
+        assert!(report.complete, "{report:?}");
+        // Keys that were left are cleaned up in their own time.
+        self.world.wait();
+        assert!(self.world.is_quiet(), "{:?}", self.world.catalog().steps(tierfs::types::Seq(0), 100));
+        for (tier, top, mut found) in [
+            ("scratch", "s", self.world.directory_layout("scratch")),
+            ("share", "h", self.world.directory_layout("share")),
+            ("Blob", "k", self.world.blob_layout()),
+        ] {
+            let mut plain = self.tree.layout(top);
+            plain.insert(top.into(), None);
+            // Directories through which something went elsewhere stay, as long as they are empty.
+            found.retain(|path, bytes| bytes.is_some() || path.starts_with(top));
+            assert_eq!(found, plain, "left: {tier} after a flush, right: what should be there");
+        }
+        assert_eq!(self.world.staged(), Vec::<std::path::PathBuf>::new(), "left on the stage");
+    }
+
+    fn look(&self, when: &str) {
+        let mut seen = BTreeMap::new();
+        let mut times = BTreeMap::new();
+        for path in self.list() {
+            let (attr, _) = self.world.vfs().getattr(&ME, self.ino(&path)).expect("attributes");
+            times.insert(path.clone(), attr.mtime.0);
+            seen.insert(path.clone(), self.shown(&path, &attr));
+        }
+        assert_eq!(seen, self.tree.seen(), "left: what is seen {when}, right: what should be");
+        for (path, time) in self.tree.times() {
+            assert_eq!(times[path], time, "the time of {path} {when}");
+        }
+    }
+
+    fn shown(&self, path: &str, attr: &Attr) -> Seen {
+        if attr.kind == FileKind::Directory {
+            return Seen::Directory { mode: attr.mode };
+        }
+        let handle = self.world.vfs().open(&ME, attr.ino, libc::O_RDONLY).expect("an open file").handle;
+        let found = self.content(handle).unwrap_or_else(|error| panic!("{path}: {error}"));
+        self.end_handle(handle);
+        assert_eq!(attr.size, found.len() as u64, "{path}");
+        Seen::File { bytes: text(&found), mode: attr.mode, nlink: attr.nlink as usize }
+    }
+
+    /// All paths.
+    fn list(&self) -> Vec<String> {
+        let (mut paths, mut dirs) = (Vec::new(), vec![(Ino::ROOT, String::new())]);
+        while let Some((dir, prefix)) = dirs.pop() {
+            let vfs = self.world.vfs();
+            let handle = vfs.open_directory(dir).expect("a directory");
+            vfs.refresh_listing(&ME, handle, 0).expect("a listing");
+            let mut each = |listed: tierfs::vfs::Listed<'_>| {
+                let name = std::str::from_utf8(listed.name).expect("text");
+                if name != "." && name != ".." {
+                    let path = format!("{prefix}{name}");
+                    if listed.kind == FileKind::Directory {
+                        dirs.push((listed.ino, format!("{path}/")));
+                    }
+                    paths.push(path);
+                }
+                More::Yes
+            };
+            vfs.list_names(handle, 0, &mut each).expect("names");
+            vfs.release_directory(handle);
+        }
+        paths
+    }
+}
