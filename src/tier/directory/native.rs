@@ -1,7 +1,7 @@
 //! The directory tier as files of this machine: each call is a few system calls on the
 //! caller's thread.
 
-use super::write::{make, remove, rename_no_replace};
+use super::write::{link, make, remove, rename_no_replace, rename_with};
 use super::{DirectoryTier, attributes, object};
 use crate::error::{Kind, Result};
 use crate::tier::{Access, Cursor, Object, Page, RenameMode, Resident, Special, Usage};
@@ -46,7 +46,8 @@ impl Resident for DirectoryTier {
 
     fn stat(&self, key: &Key) -> Result<Object> {
         let root = self.inner.root()?;
-        let (parent, name) = root.parent(key)?;
+        let spelled = root.spelled(key)?;
+        let (parent, name) = root.place(&spelled)?;
         let stat = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let mut object = self.describe(&stat)?;
         if object.kind == FileKind::Symlink {
@@ -84,9 +85,7 @@ impl Resident for DirectoryTier {
 
     fn link(&self, from: &Key, to: &Key) -> Result<()> {
         let root = self.inner.writable_root()?;
-        let ((from_parent, from), (to_parent, to)) = (root.parent(from)?, root.parent(to)?);
-        let done = rustix::fs::linkat(from_parent, from, to_parent, to, AtFlags::empty());
-        match done {
+        match link(&root, from, to) {
             Err(Errno::PERM) if !self.inner.capabilities().hard_links => Err(Kind::Unsupported.into()),
             other => Ok(other?),
         }
@@ -99,13 +98,7 @@ impl Resident for DirectoryTier {
             RenameMode::Replace => RenameFlags::empty(),
             RenameMode::Exchange => RenameFlags::EXCHANGE,
         };
-        let ((from_parent, from_name), (to_parent, to_name)) = (root.parent(from)?, root.parent(to)?);
-        let done = if flags.is_empty() {
-            rustix::fs::renameat(from_parent, from_name, to_parent, to_name)
-        } else {
-            rustix::fs::renameat_with(from_parent, from_name, to_parent, to_name, flags)
-        };
-        match done {
+        match rename_with(&root, from, to, flags) {
             // What a file system without RENAME_EXCHANGE says; a directory can't be swapped with what it holds either.
             Err(Errno::INVAL) if !flags.is_empty() && !from.is_under(to) && !to.is_under(from) => {
                 Err(Kind::Unsupported.into())
@@ -119,9 +112,7 @@ impl Resident for DirectoryTier {
     }
 
     fn rmdir(&self, key: &Key) -> Result<()> {
-        let root = self.inner.writable_root()?;
-        let (parent, name) = root.parent(key)?;
-        Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+        Ok(self.inner.writable_root()?.removing(key, AtFlags::REMOVEDIR)?)
     }
 
     fn set_attr(&self, key: &Key, change: &AttrChange) -> Result<()> {
@@ -159,8 +150,15 @@ impl Resident for DirectoryTier {
     }
 
     fn native_path(&self, key: &Key) -> PathBuf {
-        let root = &self.inner.options.path;
-        if key.is_root() { root.clone() } else { root.join(key.as_path()) }
+        let path = &self.inner.options.path;
+        if key.is_root() {
+            return path.clone();
+        }
+        match self.inner.root().and_then(|root| Ok(root.spelled(key)?.into_owned())) {
+            Ok(spelled) => path.join(spelled.as_path()),
+            // Where it would be.
+            Err(_) => path.join(key.as_path()),
+        }
     }
 
     fn usage(&self) -> Result<Usage> {
