@@ -238,9 +238,7 @@ impl Resident for Restricted {
         match mode {
             // Neither NFS nor SMB can.
             RenameMode::Exchange => Err(Kind::Unsupported.into()),
-            RenameMode::Replace | RenameMode::NoReplace => {
-                self.native()?.rename(from, to, mode)
-            }
+            RenameMode::Replace | RenameMode::NoReplace => self.native()?.rename(from, to, mode),
         }
     }
 
