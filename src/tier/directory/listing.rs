@@ -4,7 +4,7 @@
 
 use super::Inner;
 use super::object;
-use super::root::Root;
+use super::root::{Root, unless_stale};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Cursor, Entry, Page};
 use crate::types::{FileKind, Key};
@@ -130,15 +130,16 @@ fn is_shown(dir: &Key, name: &[u8]) -> bool {
 
 /// `None` for what vanished meanwhile or is of no known kind.
 fn entry(stream: &Stream, stored: &[u8], name: Vec<u8>, owner_and_mode: bool) -> Result<Option<Entry>> {
-    let stat = match statat(&stream.fd, stored, AtFlags::SYMLINK_NOFOLLOW) {
+    let stat = match unless_stale(|| statat(&stream.fd, stored, AtFlags::SYMLINK_NOFOLLOW)) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
     let Some(mut object) = object::object(&stat, owner_and_mode) else { return Ok(None) };
     if object.kind == FileKind::Symlink {
-        object.target =
-            rustix::fs::readlinkat(&stream.fd, stored, Vec::new()).ok().map(std::ffi::CString::into_bytes);
+        object.target = unless_stale(|| rustix::fs::readlinkat(&stream.fd, stored, Vec::new()))
+            .ok()
+            .map(std::ffi::CString::into_bytes);
     }
     Ok(Some(Entry { name, object }))
 }

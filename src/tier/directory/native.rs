@@ -1,6 +1,7 @@
 //! The directory tier as files of this machine: each call is a few system calls on the
 //! caller's thread.
 
+use super::root::unless_stale;
 use super::write::{link, make, remove, rename_no_replace, rename_with};
 use super::{DirectoryTier, attributes, object};
 use crate::error::{Kind, Result};
@@ -48,10 +49,11 @@ impl Resident for DirectoryTier {
         let root = self.inner.root()?;
         let spelled = root.spelled(key)?;
         let (parent, name) = root.place(&spelled)?;
-        let stat = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let stat = unless_stale(|| rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW))?;
         let mut object = self.describe(&stat)?;
         if object.kind == FileKind::Symlink {
-            object.target = Some(rustix::fs::readlinkat(&parent, name, Vec::new())?.into_bytes());
+            object.target =
+                Some(unless_stale(|| rustix::fs::readlinkat(&parent, name, Vec::new()))?.into_bytes());
         }
         Ok(object)
     }
@@ -80,7 +82,8 @@ impl Resident for DirectoryTier {
     }
 
     fn make(&self, key: &Key, special: &Special, mode: u32) -> Result<()> {
-        Ok(make(&*self.inner.writable_root()?, key, special, mode)?)
+        let root = self.inner.writable_root()?;
+        make(&root, key, special, mode).map_err(|errno| self.inner.refusal(special, errno))
     }
 
     fn link(&self, from: &Key, to: &Key) -> Result<()> {

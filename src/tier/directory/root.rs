@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// openat2 answers EAGAIN when a rename elsewhere raced with its walk.
 const RACES: u32 = 64;
+/// A server may have forgotten a handle that the kernel still has; a new look gets another.
+const STALE_TRIES: u32 = 4;
 /// A path the kernel takes in one call (PATH_MAX with its NUL, and some room).
 const LONGEST_PATH: usize = 4000;
 /// Of directories made only to hold what was asked for.
@@ -114,6 +116,10 @@ impl Root {
 
     /// The same for a key as it is spelled.
     pub(super) fn open_spelled(&self, key: &Key, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        unless_stale(|| self.open_once(key, flags, mode))
+    }
+
+    fn open_once(&self, key: &Key, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if key.is_root() {
             return openat(&self.fd, ".", flags, mode);
@@ -144,8 +150,10 @@ impl Root {
     /// lstat(2) of `key`.
     pub(super) fn stat(&self, key: &Key) -> Result<Stat, Errno> {
         let spelled = self.spelled(key)?;
-        let (parent, name) = self.place(&spelled)?;
-        statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        unless_stale(|| {
+            let (parent, name) = self.place(&spelled)?;
+            statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        })
     }
 
     /// Makes the directory `key` with everything missing above it; answers how many levels are new.
@@ -195,6 +203,17 @@ impl Root {
         }
         Err(Errno::INVAL)
     }
+}
+
+/// Looks again where the server says ESTALE: nothing was done then.
+pub(super) fn unless_stale<T>(look: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 1..STALE_TRIES {
+        match look() {
+            Err(Errno::STALE) => {}
+            other => return other,
+        }
+    }
+    look()
 }
 
 fn resolve_in_kernel(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {

@@ -1,7 +1,7 @@
 //! Keys of a root as they are spelled there, and what changes names.
 
 use super::names::Names;
-use super::root::{Parent, Root};
+use super::root::{Parent, Root, unless_stale};
 use crate::types::Key;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -94,12 +94,14 @@ impl Root {
     pub(super) fn making(
         &self,
         key: &Key,
-        make: impl FnOnce(&Parent<'_>, &[u8]) -> Result<(), Errno>,
+        make: impl Fn(&Parent<'_>, &[u8]) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let _making = self.spelling().making();
         let spelled = self.spelled(key)?;
-        let (parent, name) = self.place(&spelled)?;
-        make(&parent, name)?;
+        unless_stale(|| {
+            let (parent, name) = self.place(&spelled)?;
+            make(&parent, name)
+        })?;
         self.is_made(key, &spelled);
         Ok(())
     }
@@ -107,8 +109,10 @@ impl Root {
     /// unlinkat(2).
     pub(super) fn removing(&self, key: &Key, flags: AtFlags) -> Result<(), Errno> {
         let spelled = self.spelled(key)?;
-        let (parent, name) = self.place(&spelled)?;
-        rustix::fs::unlinkat(parent, name, flags)?;
+        unless_stale(|| {
+            let (parent, name) = self.place(&spelled)?;
+            rustix::fs::unlinkat(parent, name, flags)
+        })?;
         if flags.contains(AtFlags::REMOVEDIR) {
             self.spelling().forget_below(key);
         } else {
@@ -122,13 +126,15 @@ impl Root {
         &self,
         from: &Key,
         to: &Key,
-        rename: impl FnOnce(&Parent<'_>, &[u8], &Parent<'_>, &[u8]) -> Result<(), Errno>,
+        rename: impl Fn(&Parent<'_>, &[u8], &Parent<'_>, &[u8]) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let _making = self.spelling().making();
         let (spelled_from, spelled_to) = (self.spelled(from)?, self.spelled(to)?);
-        let ((from_parent, from_name), (to_parent, to_name)) =
-            (self.place(&spelled_from)?, self.place(&spelled_to)?);
-        rename(&from_parent, from_name, &to_parent, to_name)?;
+        unless_stale(|| {
+            let ((from_parent, from_name), (to_parent, to_name)) =
+                (self.place(&spelled_from)?, self.place(&spelled_to)?);
+            rename(&from_parent, from_name, &to_parent, to_name)
+        })?;
         if self.spelling().folding().is_some() {
             self.spelling().forget_below(from);
             self.spelling().forget_below(to);

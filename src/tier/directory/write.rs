@@ -5,7 +5,7 @@ use super::attributes;
 use super::draft::Draft;
 use super::object;
 use super::root::{PARENT_MODE, Root};
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::tier::Special;
 use crate::types::{Attrs, Condition, FileKind, Key, Version};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, renameat, renameat_with};
@@ -128,7 +128,19 @@ impl Inner {
         if matches!(special, Special::Directory) {
             return self.put_directory(&root, key, attrs, condition);
         }
-        Draft::special(root.share(), special)?.place(self, key, attrs, condition)
+        let draft = Draft::special(root.share(), special);
+        draft.map_err(|errno| self.refusal(special, errno))?.place(self, key, attrs, condition)
+    }
+
+    /// What it means that `special` could not be made: EPERM is also what a file system says that knows no such thing.
+    pub(super) fn refusal(&self, special: &Special, errno: Errno) -> Error {
+        let can = self.capabilities();
+        let unknown = match special {
+            Special::Directory => false,
+            Special::Symlink(_) => !can.symlinks,
+            Special::Node { .. } => !can.special_files,
+        };
+        if unknown && errno == Errno::PERM { Kind::Unsupported.into() } else { errno.into() }
     }
 
     /// A directory can't be renamed over another, and needs not: the one there takes the attributes.
