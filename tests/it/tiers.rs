@@ -93,11 +93,12 @@ async fn directory_on_a_poor_share_keeps_the_contract() {
         let place = tempfile::tempdir_in(tiers::memory_dir()).expect("a temporary directory");
         let path = place.path().join("share");
         std::fs::create_dir(&path).expect("mkdir");
-        let _share = PoorShare::at(&path, manners);
+        let share = PoorShare::at(&path, manners);
         let made = AtomicU32::new(0);
         let subject = || async {
-            let root = path.join(made.fetch_add(1, Ordering::Relaxed).to_string());
-            std::fs::create_dir(&root).expect("mkdir");
+            let name = made.fetch_add(1, Ordering::Relaxed).to_string();
+            std::fs::create_dir(share.behind(&name)).expect("mkdir");
+            let root = path.join(name);
             let tier = DirectoryTier::open(tiers::options(&root), tiers::clock()).expect("a tier");
             let can = tier.capabilities();
             assert!(!(can.owner_and_mode || can.hard_links || can.xattrs || can.special_files));

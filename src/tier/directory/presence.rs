@@ -175,7 +175,7 @@ fn look(
     known: Option<&Arc<Root>>,
     mark: Option<&str>,
 ) -> Result<Arc<Root>> {
-    let stat = match rustix::fs::stat(&options.path) {
+    let stat = match root::unless_stale(|| rustix::fs::stat(&options.path)) {
         Ok(stat) => stat,
         Err(Errno::NOENT | Errno::NOTDIR) if known.is_some() || mark.is_some() => {
             return Err(absent(&options.name));

@@ -70,7 +70,7 @@ impl Root {
     /// Opens the directory at `path` (whose own symlinks are the administrator's business).
     pub(super) fn pin(path: &Path) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        let fd = unless_stale(|| rustix::fs::open(path, flags, Mode::empty()))?;
         let identity = identity(&rustix::fs::fstat(&fd)?);
         let resolver = match resolve_in_kernel(fd.as_fd(), b".", flags, Mode::empty()) {
             Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => Resolver::Walk,

@@ -87,9 +87,9 @@ impl PoorShare {
         names
     }
 
-    /// Bytes of what is stored.
-    pub fn read(&self, stored: &str) -> Vec<u8> {
-        fs::read(self.behind.join(stored)).expect("a stored file")
+    /// Where the server itself has `stored`.
+    pub fn behind(&self, stored: &str) -> PathBuf {
+        self.behind.join(stored)
     }
 }
 
@@ -101,7 +101,7 @@ impl Drop for PoorShare {
 
 fn shape<const GRAIN: u64>(attr: &mut FileAttr) {
     attr.perm = if attr.kind == FileType::Symlink { attr.perm } else { 0o777 };
-    (attr.uid, attr.gid, attr.nlink) = (OWNER, OWNER, 1);
+    (attr.uid, attr.gid, attr.nlink) = (OWNER, OWNER, attr.nlink.min(1));
     for time in [&mut attr.atime, &mut attr.mtime, &mut attr.ctime] {
         let nanos = u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos());
         let nanos = nanos.unwrap_or(0);
