@@ -459,7 +459,10 @@ pub trait Resident: Send + Sync {
     fn device(&self) -> u64;
 
     /// Path of `key` for other programs of this machine.
-    fn native_path(&self, key: &Key) -> PathBuf;
+    ///
+    /// # Errors
+    /// Where names have other spellings: what a look at them says.
+    fn native_path(&self, key: &Key) -> Result<PathBuf>;
 
     /// How full it is, within the configured capacity.
     ///

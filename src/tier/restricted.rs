@@ -274,9 +274,8 @@ impl Resident for Restricted {
         self.native()?.read_directory(dir, from, limit).map(poor_page)
     }
 
-    fn native_path(&self, key: &Key) -> PathBuf {
-        let inner = self.inner.resident().map(|inner| inner.native_path(key));
-        inner.unwrap_or_else(|| key.as_path().to_owned())
+    fn native_path(&self, key: &Key) -> Result<PathBuf> {
+        self.native()?.native_path(key)
     }
 
     fn device(&self) -> u64 {

@@ -96,7 +96,7 @@ impl Inner {
                 if !name.starts_with(prefix) {
                     continue;
                 }
-                root.is_listed(dir, &name, &stored)?;
+                root.is_listed(dir, &stored)?;
                 match entry(&stream, &stored, name, owner_and_mode)? {
                     Some(entry) => page.entries.push(entry),
                     None => page.hidden += 1,

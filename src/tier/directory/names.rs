@@ -78,11 +78,10 @@ impl Names {
 
     fn holds(&self, letter: char) -> bool {
         let refused = &self.refused;
-        letter != ESCAPE
-            && !refused.letters.contains(&letter)
-            && !(refused.controls && letter.is_ascii_control())
-            // Where cifs.ko keeps what it maps.
-            && !(!refused.letters.is_empty() && matches!(letter, '\u{F000}'..='\u{F0FF}'))
+        // What cifs.ko stores in place of refused letters would come back as them.
+        let is_mapped = matches!(letter, '\u{F000}'..='\u{F0FF}') && !refused.letters.is_empty();
+        let is_refused = refused.letters.contains(&letter) || refused.controls && letter.is_ascii_control();
+        !(letter == ESCAPE || is_mapped || is_refused)
     }
 
     fn spell(&self, name: &[u8], keep: impl Fn(char) -> bool) -> String {

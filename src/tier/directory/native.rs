@@ -152,16 +152,15 @@ impl Resident for DirectoryTier {
         self.inner.presence.device()
     }
 
-    fn native_path(&self, key: &Key) -> PathBuf {
+    fn native_path(&self, key: &Key) -> Result<PathBuf> {
         let path = &self.inner.options.path;
         if key.is_root() {
-            return path.clone();
+            return Ok(path.clone());
         }
-        match self.inner.root().and_then(|root| Ok(root.spelled(key)?.into_owned())) {
-            Ok(spelled) => path.join(spelled.as_path()),
-            // Where it would be.
-            Err(_) => path.join(key.as_path()),
+        if self.inner.presence.spelling().names().is_none() {
+            return Ok(path.join(key.as_path()));
         }
+        Ok(path.join(self.inner.root()?.spelled(key)?.as_path()))
     }
 
     fn usage(&self) -> Result<Usage> {

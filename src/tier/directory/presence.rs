@@ -113,6 +113,11 @@ impl Presence {
         self.device.load(Ordering::Relaxed)
     }
 
+    /// How keys are spelled below the root.
+    pub(super) fn spelling(&self) -> &Spelling {
+        &self.spelling
+    }
+
     /// The clock it looks at.
     pub(super) fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock)

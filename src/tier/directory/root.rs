@@ -110,7 +110,7 @@ impl Root {
         let _making = self.spelling.making();
         let spelled = self.spelled(key)?;
         let fd = self.open_spelled(&spelled, flags, mode)?;
-        self.is_made(key, &spelled);
+        self.is_there(&spelled);
         Ok(fd)
     }
 

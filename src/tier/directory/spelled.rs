@@ -26,32 +26,34 @@ impl Root {
 
     /// The spelling that is there, where case folds.
     fn found(&self, key: &Key, names: &Names) -> Result<Key, Errno> {
-        if let Some(known) = self.spelling().known(key) {
-            return Ok(known);
-        }
         let Some((parent, name)) = key.split() else { return Ok(Key::ROOT) };
         let dir = self.found(&parent, names)?;
         let (plain, own) = (names.plain(name), names.own(name));
-        let is_there = if own != plain && self.has(&dir, &own)? {
-            Some(&own)
-        } else if !self.has(&dir, &plain)? {
-            return join(&dir, &plain);
-        } else {
-            self.lists(&dir, &plain)?.then_some(&plain)
-        };
-        let spelled = join(&dir, is_there.unwrap_or(&own))?;
-        if is_there.is_some() {
-            self.spelling().remember(key.clone(), spelled.clone());
+        let (plain_key, own_key) = (join(&dir, &plain), join(&dir, &own));
+        for known in [&plain_key, &own_key].into_iter().flatten() {
+            if self.spelling().is_known(known) {
+                return Ok(known.clone());
+            }
         }
-        Ok(spelled)
+        let found = if own != plain && self.has(&own_key)? {
+            own_key?
+        } else if !self.has(&plain_key)? {
+            return plain_key;
+        } else if self.lists(&dir, &plain)? {
+            plain_key?
+        } else {
+            return own_key;
+        };
+        self.spelling().remember(found.clone());
+        Ok(found)
     }
 
-    /// Whether a look at `name` finds anything.
-    fn has(&self, dir: &Key, name: &[u8]) -> Result<bool, Errno> {
-        let Ok(key) = dir.join(name) else { return Ok(false) };
-        match self.open_spelled(&key, OFlags::PATH, Mode::empty()) {
+    /// Whether a look at `key` finds anything; what is too long is nowhere.
+    fn has(&self, key: &Result<Key, Errno>) -> Result<bool, Errno> {
+        let Ok(key) = key else { return Ok(false) };
+        match self.open_spelled(key, OFlags::PATH, Mode::empty()) {
             Ok(_) => Ok(true),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
             Err(errno) => Err(errno),
         }
     }
@@ -75,18 +77,18 @@ impl Root {
         }
     }
 
-    /// A listing of `dir` had `name` with this spelling.
-    pub(super) fn is_listed(&self, dir: &Key, name: &[u8], stored: &[u8]) -> Result<(), Errno> {
+    /// A listing of `dir` had `stored`.
+    pub(super) fn is_listed(&self, dir: &Key, stored: &[u8]) -> Result<(), Errno> {
         if self.spelling().folding().is_some() {
-            self.is_made(&join(dir, name)?, &join(&*self.spelled(dir)?, stored)?);
+            self.is_there(&join(&*self.spelled(dir)?, stored)?);
         }
         Ok(())
     }
 
-    /// Something was made under `key`.
-    pub(super) fn is_made(&self, key: &Key, spelled: &Key) {
-        if !is_ours(key) && self.spelling().folding().is_some() {
-            self.spelling().remember(key.clone(), spelled.clone());
+    /// Something has just this spelling.
+    pub(super) fn is_there(&self, spelled: &Key) {
+        if !is_ours(spelled) && self.spelling().folding().is_some() {
+            self.spelling().remember(spelled.clone());
         }
     }
 
@@ -102,7 +104,7 @@ impl Root {
             let (parent, name) = self.place(&spelled)?;
             make(&parent, name)
         })?;
-        self.is_made(key, &spelled);
+        self.is_there(&spelled);
         Ok(())
     }
 
@@ -114,9 +116,9 @@ impl Root {
             rustix::fs::unlinkat(parent, name, flags)
         })?;
         if flags.contains(AtFlags::REMOVEDIR) {
-            self.spelling().forget_below(key);
+            self.spelling().forget_below(&spelled);
         } else {
-            self.spelling().forget(key);
+            self.spelling().forget(&spelled);
         }
         Ok(())
     }
@@ -136,9 +138,9 @@ impl Root {
             rename(&from_parent, from_name, &to_parent, to_name)
         })?;
         if self.spelling().folding().is_some() {
-            self.spelling().forget_below(from);
-            self.spelling().forget_below(to);
-            self.is_made(to, &spelled_to);
+            self.spelling().forget_below(&spelled_from);
+            self.spelling().forget_below(&spelled_to);
+            self.is_there(&spelled_to);
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //! Must not know what the files mean.
 //!
 //! Where case folds, a look by name finds whatever differs from it in case only. So what is found counts only if its
-//! directory lists it with this very spelling; that is remembered, for a listing costs more than a look.
+//! directory lists it with this very spelling; that is remembered, for a listing costs more than a look. At most one
+//! spelling of a fold is there, so what is found later displaces what was known before.
 
 use super::names::{Case, Names};
 use crate::types::Key;
@@ -11,7 +12,7 @@ use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard, RwLock};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// Keys whose spelling is remembered.
+/// Spellings that are remembered.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
 /// The names of a tier's file system once they were tried, and what was found out since.
@@ -19,7 +20,8 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 pub(super) struct Spelling {
     /// `None` where every name is its own spelling.
     names: RwLock<Option<Arc<Names>>>,
-    known: Mutex<LruCache<Key, Key>>,
+    /// Spelled keys that are there, by their fold.
+    known: Mutex<LruCache<Vec<u8>, Key>>,
     /// Held while a new name is spelled and made, so that no two choose the same spelling.
     making: ReentrantMutex<()>,
 }
@@ -56,31 +58,40 @@ impl Spelling {
         self.folding().map(|_| self.making.lock())
     }
 
-    pub(super) fn known(&self, key: &Key) -> Option<Key> {
-        self.known.lock().get(key).cloned()
+    /// Whether `spelled` was found with just this spelling.
+    pub(super) fn is_known(&self, spelled: &Key) -> bool {
+        self.known.lock().get(&fold(spelled)) == Some(spelled)
     }
 
-    pub(super) fn remember(&self, key: Key, spelled: Key) {
-        self.known.lock().push(key, spelled);
+    pub(super) fn remember(&self, spelled: Key) {
+        self.known.lock().push(fold(&spelled), spelled);
     }
 
-    /// Forgets `key` alone: what was there had nothing below it.
-    pub(super) fn forget(&self, key: &Key) {
-        self.known.lock().pop(key);
+    /// Forgets `spelled` alone: what was there had nothing below it.
+    pub(super) fn forget(&self, spelled: &Key) {
+        self.known.lock().pop(&fold(spelled));
     }
 
-    /// Forgets `key` and all below it.
-    pub(super) fn forget_below(&self, key: &Key) {
+    /// Forgets `spelled` and all below it.
+    pub(super) fn forget_below(&self, spelled: &Key) {
         let mut known = self.known.lock();
-        let below: Vec<Key> =
-            known.iter().map(|(known, _)| known).filter(|known| known.is_under(key)).cloned().collect();
-        for key in below {
-            known.pop(&key);
+        let below = known.iter().filter(|(_, known)| known.is_under(spelled));
+        let below: Vec<Vec<u8>> = below.map(|(fold, _)| fold.clone()).collect();
+        for fold in below {
+            known.pop(&fold);
         }
     }
 
     /// Forgets everything: another directory is there.
     pub(super) fn forget_all(&self) {
         self.known.lock().clear();
+    }
+}
+
+/// Only tells what may be one: a server that folds otherwise is asked more often.
+fn fold(key: &Key) -> Vec<u8> {
+    match std::str::from_utf8(key.as_bytes()) {
+        Ok(text) => text.to_uppercase().into_bytes(),
+        Err(_) => key.as_bytes().to_ascii_uppercase(),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::support::mount::xattr;
 use crate::support::poor::{Attributes, Grain, Manners, PoorShare};
-use crate::support::{BOTH, Mode, Mount, Tiers, noise};
+use crate::support::{BOTH, Mode, Mount, Tiers, noise, wait};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -80,7 +80,17 @@ fn names_that_a_share_can_not_hold_are_stored_under_others() {
         let first = fs::read(poor.behind("share/files/README")).expect("a read");
         assert_eq!(first, b"files/README", "the first keeps its name");
 
+        let told = mount.tierfs_at(&["path"], &["share/files/A"]).stdout;
+        assert_eq!(
+            String::from_utf8_lossy(&told).trim_end(),
+            tiers.share.join("share/files/␛41").to_str().expect("a path")
+        );
+
         assert!(mount.unmount().success(), "{}", mount.log());
+        mount.remount();
+        hold_their_own(&share);
+        assert!(mount.unmount().success(), "{}", mount.log());
+        mount.lose_catalog();
         mount.remount();
         hold_their_own(&share);
 
@@ -101,7 +111,7 @@ fn names_that_a_share_can_not_hold_are_stored_under_others() {
 #[test]
 fn a_look_in_other_case_finds_nothing() {
     let tiers = Tiers::with_directories();
-    let _poor = PoorShare::at(&tiers.share, Manners::default());
+    let poor = PoorShare::at(&tiers.share, Manners::default());
     let mount = Mount::of(&tiers).start();
     fs::create_dir_all(tiers.share.join("share/Sub")).expect("mkdir");
     fs::write(tiers.share.join("share/Sub/Data"), "theirs").expect("a write");
@@ -111,6 +121,11 @@ fn a_look_in_other_case_finds_nothing() {
     );
     assert!(fs::metadata(mount.path("share/Sub/DATA")).is_err());
     assert_eq!(fs::read(mount.path("share/Sub/Data")).expect("a read"), b"theirs");
+    // Another case by another program: one name less, one more.
+    fs::rename(poor.behind("share/Sub/Data"), poor.behind("share/Sub/dATA")).expect("a rename");
+    wait::until("the new case", || names(&mount.path("share/Sub")) == BTreeSet::from([b"dATA".to_vec()]));
+    assert!(fs::metadata(mount.path("share/Sub/Data")).is_err());
+    assert_eq!(fs::read(mount.path("share/Sub/dATA")).expect("a read"), b"theirs");
     fs::write(mount.path("share/Sub/DATA"), "ours").expect("a write");
     assert_eq!(fs::read(tiers.share.join("share/Sub/Data")).expect("a read"), b"theirs");
     assert_eq!(names(&mount.path("share/Sub")).len(), 2);

@@ -109,12 +109,15 @@ fn shape<const GRAIN: u64>(attr: &mut FileAttr) {
     }
 }
 
+/// Inode number, kind and name of what is in a directory.
+type Listing = Vec<(u64, FileType, Vec<u8>)>;
+
 struct Poor {
     mirror: Mirror,
     manners: Manners,
     calls: AtomicU64,
     /// Open directories as they were when they were opened.
-    listings: Mutex<HashMap<u64, Vec<(u64, FileType, Vec<u8>)>>>,
+    listings: Mutex<HashMap<u64, Listing>>,
 }
 
 fn fold(name: &OsStr) -> String {
