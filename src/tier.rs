@@ -7,6 +7,7 @@
 pub mod blob;
 mod content_id;
 mod directory;
+mod escape;
 mod fault;
 mod layer;
 mod limit;
@@ -57,8 +58,10 @@ pub struct Capabilities {
     pub xattrs: bool,
     /// Fifos, sockets and device nodes.
     pub special_files: bool,
-    /// Names that differ only in case are different names.
+    /// Names that differ only in case are different names; elsewhere the second of them is stored under an escaped one.
     pub case_sensitive: bool,
+    /// Every name is stored as it is; elsewhere what the store refuses is escaped.
+    pub any_name: bool,
     /// An empty directory survives on the tier.
     pub empty_directories: bool,
     /// The tier takes writes at all.
@@ -456,7 +459,10 @@ pub trait Resident: Send + Sync {
     fn device(&self) -> u64;
 
     /// Path of `key` for other programs of this machine.
-    fn native_path(&self, key: &Key) -> PathBuf;
+    ///
+    /// # Errors
+    /// Where names have other spellings: what a look at them says.
+    fn native_path(&self, key: &Key) -> Result<PathBuf>;
 
     /// How full it is, within the configured capacity.
     ///

@@ -5,6 +5,8 @@
 //! Without a catalog survive: bytes, names and symlinks everywhere; owners, modes, ns times, hard
 //! links, fifos and `user.*` attributes where [`Capabilities`] says so, which is found by trying.
 //!
+//! Names that the file system can't hold, or would fold into others, are spelled otherwise: see `names`.
+//!
 //! `/proc` must be mounted: modes and extended attributes are reached through its magic links.
 //!
 //! A listing carries no extended attributes (they cost two calls a file): [`Tier::head`] and
@@ -14,12 +16,15 @@ mod attributes;
 mod draft;
 mod filesystem;
 mod listing;
+mod names;
 mod native;
 mod object;
 mod presence;
 mod probe;
 mod read;
 mod root;
+mod spelled;
+mod spelling;
 mod upload;
 mod watch;
 mod write;
@@ -262,13 +267,14 @@ impl Inner {
     }
 
     fn try_out(&self, root: &Root) -> Result<()> {
-        let found = match self.options.writing {
+        let (found, names) = match self.options.writing {
             Writing::Allowed => {
                 draft::tidy(root, self.presence.now());
                 probe::try_out(root, self.options.kind)?
             }
-            Writing::Never => probe::assumed(Some(root), self.options.kind),
+            Writing::Never => probe::untried(root, self.options.kind),
         };
+        root.spelling().set(names);
         self.watch.set_networked(found.networked);
         *self.capabilities.write() = Probed::Done(found);
         Ok(())

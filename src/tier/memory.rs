@@ -150,6 +150,7 @@ impl Tier for MemoryTier {
             xattrs: true,
             special_files: true,
             case_sensitive: true,
+            any_name: true,
             empty_directories: true,
             writable: true,
             networked: false,

@@ -1,5 +1,5 @@
 //! A poor share around a good tier, for tests and the demo: no user attributes, hard links, owners,
-//! modes or special files; names fold case (they are stored in lower case); times keep whole seconds.
+//! modes or special files; times keep whole seconds.
 //! What it can't do it says in its capabilities, like a real one.
 
 use crate::error::{Kind, Result};
@@ -34,18 +34,6 @@ impl Restricted {
 
     fn native(&self) -> Result<&dyn Resident> {
         self.inner.resident().ok_or_else(|| Kind::Unsupported.into())
-    }
-}
-
-/// The key as it is stored.
-fn fold(key: &Key) -> Result<Key> {
-    Ok(Key::parse(fold_name(key.as_bytes()))?)
-}
-
-fn fold_name(name: &[u8]) -> Vec<u8> {
-    match std::str::from_utf8(name) {
-        Ok(text) => text.to_lowercase().into_bytes(),
-        Err(_) => name.to_ascii_lowercase(),
     }
 }
 
@@ -111,7 +99,6 @@ impl Tier for Restricted {
             hard_links: false,
             xattrs: false,
             special_files: false,
-            case_sensitive: false,
             networked: true,
             ..self.inner.capabilities()
         }
@@ -126,19 +113,19 @@ impl Tier for Restricted {
     }
 
     async fn head(&self, key: &Key) -> Result<Object> {
-        self.inner.head(&fold(key)?).await.map(poor_object)
+        self.inner.head(key).await.map(poor_object)
     }
 
     async fn list(&self, dir: &Key, prefix: &[u8], from: Option<Cursor>, limit: usize) -> Result<Page> {
-        self.inner.list(&fold(dir)?, &fold_name(prefix), from, limit).await.map(poor_page)
+        self.inner.list(dir, prefix, from, limit).await.map(poor_page)
     }
 
     async fn read(&self, key: &Key, range: Range<u64>, version: &Version) -> Result<ByteStream> {
-        self.inner.read(&fold(key)?, range, version).await
+        self.inner.read(key, range, version).await
     }
 
     async fn put(&self, key: &Key, bytes: Bytes, attrs: &Attrs, condition: &Condition) -> Result<Version> {
-        self.inner.put(&fold(key)?, bytes, &poor(attrs), condition).await
+        self.inner.put(key, bytes, &poor(attrs), condition).await
     }
 
     async fn put_special(
@@ -149,15 +136,15 @@ impl Tier for Restricted {
         condition: &Condition,
     ) -> Result<Version> {
         refuse_nodes(special)?;
-        self.inner.put_special(&fold(key)?, special, &poor(attrs), condition).await
+        self.inner.put_special(key, special, &poor(attrs), condition).await
     }
 
     async fn upload(&self, key: &Key, size: u64) -> Result<Box<dyn Upload>> {
-        Ok(Box::new(RestrictedUpload(self.inner.upload(&fold(key)?, size).await?)))
+        Ok(Box::new(RestrictedUpload(self.inner.upload(key, size).await?)))
     }
 
     async fn delete(&self, key: &Key, condition: &Condition) -> Result<()> {
-        self.inner.delete(&fold(key)?, condition).await
+        self.inner.delete(key, condition).await
     }
 
     async fn copy(
@@ -168,15 +155,15 @@ impl Tier for Restricted {
         attrs: &Attrs,
         condition: &Condition,
     ) -> Result<Version> {
-        self.inner.copy(&fold(from)?, version, &fold(to)?, &poor(attrs), condition).await
+        self.inner.copy(from, version, to, &poor(attrs), condition).await
     }
 
     async fn set_attrs(&self, key: &Key, version: &Version, attrs: &Attrs) -> Result<Version> {
-        self.inner.set_attrs(&fold(key)?, version, &poor(attrs)).await
+        self.inner.set_attrs(key, version, &poor(attrs)).await
     }
 
     async fn rehydrate(&self, key: &Key) -> Result<()> {
-        self.inner.rehydrate(&fold(key)?).await
+        self.inner.rehydrate(key).await
     }
 
     async fn usage(&self) -> Result<Usage> {
@@ -211,15 +198,15 @@ impl Upload for RestrictedUpload {
 
 impl Resident for Restricted {
     fn create(&self, key: &Key, mode: u32) -> Result<File> {
-        self.native()?.create(&fold(key)?, mode)
+        self.native()?.create(key, mode)
     }
 
     fn open(&self, key: &Key, access: Access) -> Result<File> {
-        self.native()?.open(&fold(key)?, access)
+        self.native()?.open(key, access)
     }
 
     fn stat(&self, key: &Key) -> Result<Object> {
-        self.native()?.stat(&fold(key)?).map(poor_object)
+        self.native()?.stat(key).map(poor_object)
     }
 
     fn stat_open(&self, file: &File) -> Result<Object> {
@@ -231,16 +218,16 @@ impl Resident for Restricted {
     }
 
     fn mkdir(&self, key: &Key, mode: u32) -> Result<()> {
-        self.native()?.mkdir(&fold(key)?, mode)
+        self.native()?.mkdir(key, mode)
     }
 
     fn ensure_directory(&self, key: &Key) -> Result<()> {
-        self.native()?.ensure_directory(&fold(key)?)
+        self.native()?.ensure_directory(key)
     }
 
     fn make(&self, key: &Key, special: &Special, mode: u32) -> Result<()> {
         refuse_nodes(special)?;
-        self.native()?.make(&fold(key)?, special, mode)
+        self.native()?.make(key, special, mode)
     }
 
     fn link(&self, _from: &Key, _to: &Key) -> Result<()> {
@@ -251,22 +238,20 @@ impl Resident for Restricted {
         match mode {
             // Neither NFS nor SMB can.
             RenameMode::Exchange => Err(Kind::Unsupported.into()),
-            RenameMode::Replace | RenameMode::NoReplace => {
-                self.native()?.rename(&fold(from)?, &fold(to)?, mode)
-            }
+            RenameMode::Replace | RenameMode::NoReplace => self.native()?.rename(from, to, mode),
         }
     }
 
     fn unlink(&self, key: &Key) -> Result<()> {
-        self.native()?.unlink(&fold(key)?)
+        self.native()?.unlink(key)
     }
 
     fn rmdir(&self, key: &Key) -> Result<()> {
-        self.native()?.rmdir(&fold(key)?)
+        self.native()?.rmdir(key)
     }
 
     fn set_attr(&self, key: &Key, change: &AttrChange) -> Result<()> {
-        self.native()?.set_attr(&fold(key)?, &poor_change(change))
+        self.native()?.set_attr(key, &poor_change(change))
     }
 
     fn set_attr_open(&self, file: &File, change: &AttrChange) -> Result<()> {
@@ -278,20 +263,19 @@ impl Resident for Restricted {
     }
 
     fn xattrs(&self, key: &Key) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        self.native()?.stat(&fold(key)?).map(|_| Vec::new())
+        self.native()?.stat(key).map(|_| Vec::new())
     }
 
     fn sync_directory(&self, key: &Key) -> Result<()> {
-        self.native()?.sync_directory(&fold(key)?)
+        self.native()?.sync_directory(key)
     }
 
     fn read_directory(&self, dir: &Key, from: Option<Cursor>, limit: usize) -> Result<Page> {
-        self.native()?.read_directory(&fold(dir)?, from, limit).map(poor_page)
+        self.native()?.read_directory(dir, from, limit).map(poor_page)
     }
 
-    fn native_path(&self, key: &Key) -> PathBuf {
-        let inner = self.inner.resident().map(|inner| inner.native_path(key));
-        inner.unwrap_or_else(|| key.as_path().to_owned())
+    fn native_path(&self, key: &Key) -> Result<PathBuf> {
+        self.native()?.native_path(key)
     }
 
     fn device(&self) -> u64 {

@@ -167,7 +167,7 @@ impl Vfs {
     }
 
     fn on_tier(&self, tier: TierId, key: &Key) -> Result<NativePath> {
-        let path = self.resident(tier).ok_or(Kind::NoAttribute)?.native_path(key);
+        let path = self.resident(tier).ok_or(Kind::NoAttribute)?.native_path(key)?;
         Ok(NativePath { tier: self.tier_name(tier), path: path.into_os_string().into_encoded_bytes() })
     }
 

@@ -4,6 +4,7 @@ mod bad_input;
 mod full;
 mod limits;
 mod permissions;
+mod poor;
 mod posix;
 mod promises;
 mod renames;

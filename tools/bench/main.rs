@@ -3,7 +3,6 @@
 //! Run by `tools/bench/run.sh`; exit code 1 if a figure misses its limit, 0 otherwise (a void one says nothing).
 
 mod harness;
-mod null_daemon;
 mod peers;
 mod rows;
 #[path = "../../tests/it/support/mod.rs"]
@@ -50,7 +49,7 @@ fn main() -> ExitCode {
     if let [_, role, source, mountpoint] = &words[..]
         && role == NULL_DAEMON
     {
-        null_daemon::run(Path::new(source), Path::new(mountpoint)).expect("the null daemon");
+        support::mirror::run(Path::new(source), Path::new(mountpoint)).expect("the null daemon");
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::parse();

@@ -109,6 +109,9 @@ fn weaknesses(what: &str, kind: TierKind, can: &Capabilities) -> Vec<Finding> {
             "folds case: names that differ only in case are stored under escaped names",
         ));
     }
+    if !can.any_name && kind.is_directory() {
+        found.push(Finding::ok(what, "refuses some names: they are stored under escaped names".to_owned()));
+    }
     let missing = missing(can);
     if !missing.is_empty() {
         found.push(Finding::ok(
@@ -147,6 +150,7 @@ mod tests {
         xattrs: true,
         special_files: true,
         case_sensitive: true,
+        any_name: true,
         empty_directories: true,
         writable: true,
         networked: false,

@@ -321,7 +321,7 @@ impl Resident for Directory {
     fn device(&self) -> u64 {
         0
     }
-    fn native_path(&self, _: &Key) -> std::path::PathBuf {
+    fn native_path(&self, _: &Key) -> Result<std::path::PathBuf> {
         unimplemented!()
     }
     fn usage(&self) -> Result<Usage> {

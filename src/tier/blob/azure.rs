@@ -130,6 +130,7 @@ impl Tier for AzureBlob {
             xattrs: true,
             special_files: true,
             case_sensitive: true,
+            any_name: false,
             empty_directories: true,
             writable: true,
             networked: false,

@@ -257,6 +257,7 @@ impl Tier for FolderBlob {
             xattrs: false,
             special_files: false,
             case_sensitive: true,
+            any_name: false,
             empty_directories: true,
             writable: true,
             networked: false,

@@ -14,11 +14,8 @@
 //! has no key. It is hidden and counted, so nothing is ever shown under another's name.
 
 use crate::error::{Error, Kind, Result};
+use crate::tier::escape::{ESCAPE, escape_bytes, escape_unless, unescape};
 use crate::types::{Key, name_is_valid};
-use std::fmt::Write;
-
-/// Marks an escaped byte.
-const ESCAPE: char = '␛';
 
 /// Longest blob name, in UTF-16 units as the service counts.
 const NAME_UNITS_MAX: usize = 1024;
@@ -81,15 +78,7 @@ impl Names {
 
     /// The component that is stored as `segment`, if there is one.
     pub(super) fn component(&self, segment: &str) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(segment.len());
-        let mut rest = segment;
-        while let Some((plain, escaped)) = rest.split_once(ESCAPE) {
-            bytes.extend_from_slice(plain.as_bytes());
-            let digits = escaped.get(..2)?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &escaped[2..];
-        }
-        bytes.extend_from_slice(rest.as_bytes());
+        let bytes = unescape(segment)?;
         name_is_valid(&bytes).ok()?;
         // Only the one canonical form counts: two segments never are one component.
         let mut canonical = String::with_capacity(segment.len());
@@ -100,12 +89,7 @@ impl Names {
 
 fn encode_into(component: &[u8], out: &mut String) {
     let kept = component.len() - usize::from(component.last() == Some(&b'.'));
-    for chunk in component[..kept].utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            if is_native(letter) { out.push(letter) } else { escape(letter, out) }
-        }
-        escape_bytes(chunk.invalid(), out);
-    }
+    escape_unless(is_native, &component[..kept], out);
     escape_bytes(&component[kept..], out);
 }
 
@@ -114,17 +98,6 @@ fn is_native(letter: char) -> bool {
         || letter == ESCAPE
         || letter.is_control()
         || matches!(letter, '\u{E000}'..='\u{F8FF}' | '\u{FFFE}' | '\u{FFFF}'))
-}
-
-fn escape(letter: char, out: &mut String) {
-    escape_bytes(letter.encode_utf8(&mut [0; 4]).as_bytes(), out);
-}
-
-fn escape_bytes(bytes: &[u8], out: &mut String) {
-    for byte in bytes {
-        // Writing to a String can't fail.
-        let _ = write!(out, "{ESCAPE}{byte:02x}");
-    }
 }
 
 fn check_length(name: &str) -> Result<()> {

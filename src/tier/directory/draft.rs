@@ -34,7 +34,7 @@ impl Draft {
     }
 
     /// A new symlink or special file.
-    pub(super) fn special(root: Arc<Root>, special: &Special) -> Result<Self> {
+    pub(super) fn special(root: Arc<Root>, special: &Special) -> Result<Self, Errno> {
         let (key, ()) = in_temporary(&root, |key| make(&root, key, special, 0o600))?;
         Ok(Self { root, key, file: None, placed: false })
     }
@@ -100,9 +100,10 @@ impl Drop for Draft {
 }
 
 /// Makes something under a fresh name in `.tierfs/tmp`, and that directory if it is missing.
-fn in_temporary<T>(root: &Root, make: impl Fn(&Key) -> Result<T, Errno>) -> Result<(Key, T)> {
-    let directory = Key::parse(super::TEMPORARY)?;
-    let key = directory.join(random_name())?;
+fn in_temporary<T>(root: &Root, make: impl Fn(&Key) -> Result<T, Errno>) -> Result<(Key, T), Errno> {
+    let named =
+        Key::parse(super::TEMPORARY).and_then(|directory| Ok((directory.join(random_name())?, directory)));
+    let Ok((key, directory)) = named else { return Err(Errno::INVAL) };
     let made = match make(&key) {
         Err(Errno::NOENT) => {
             root.ensure_directory(&directory, 0o755)?;

@@ -4,7 +4,7 @@
 
 use super::Inner;
 use super::object;
-use super::root::Root;
+use super::root::{Root, unless_stale};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Cursor, Entry, Page};
 use crate::types::{FileKind, Key};
@@ -88,9 +88,16 @@ impl Inner {
             if names.is_empty() {
                 return Ok(page);
             }
-            let shown = names.into_iter().filter(|name| is_shown(dir, name) && name.starts_with(prefix));
-            for name in shown {
-                match entry(&stream, name, owner_and_mode)? {
+            for stored in names.into_iter().filter(|name| is_shown(dir, name)) {
+                let Some(name) = root.name(dir, stored.clone()) else {
+                    page.hidden += 1;
+                    continue;
+                };
+                if !name.starts_with(prefix) {
+                    continue;
+                }
+                root.is_listed(dir, &stored)?;
+                match entry(&stream, &stored, name, owner_and_mode)? {
                     Some(entry) => page.entries.push(entry),
                     None => page.hidden += 1,
                 }
@@ -122,15 +129,15 @@ fn is_shown(dir: &Key, name: &[u8]) -> bool {
 }
 
 /// `None` for what vanished meanwhile or is of no known kind.
-fn entry(stream: &Stream, name: Vec<u8>, owner_and_mode: bool) -> Result<Option<Entry>> {
-    let stat = match statat(&stream.fd, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+fn entry(stream: &Stream, stored: &[u8], name: Vec<u8>, owner_and_mode: bool) -> Result<Option<Entry>> {
+    let stat = match unless_stale(|| statat(&stream.fd, stored, AtFlags::SYMLINK_NOFOLLOW)) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
     let Some(mut object) = object::object(&stat, owner_and_mode) else { return Ok(None) };
     if object.kind == FileKind::Symlink {
-        object.target = rustix::fs::readlinkat(&stream.fd, name.as_slice(), Vec::new())
+        object.target = unless_stale(|| rustix::fs::readlinkat(&stream.fd, stored, Vec::new()))
             .ok()
             .map(std::ffi::CString::into_bytes);
     }

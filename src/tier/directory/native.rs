@@ -1,7 +1,8 @@
 //! The directory tier as files of this machine: each call is a few system calls on the
 //! caller's thread.
 
-use super::write::{make, remove, rename_no_replace};
+use super::root::unless_stale;
+use super::write::{link, make, remove, rename_no_replace, rename_with};
 use super::{DirectoryTier, attributes, object};
 use crate::error::{Kind, Result};
 use crate::tier::{Access, Cursor, Object, Page, RenameMode, Resident, Special, Usage};
@@ -46,11 +47,13 @@ impl Resident for DirectoryTier {
 
     fn stat(&self, key: &Key) -> Result<Object> {
         let root = self.inner.root()?;
-        let (parent, name) = root.parent(key)?;
-        let stat = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let spelled = root.spelled(key)?;
+        let (parent, name) = root.place(&spelled)?;
+        let stat = unless_stale(|| rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW))?;
         let mut object = self.describe(&stat)?;
         if object.kind == FileKind::Symlink {
-            object.target = Some(rustix::fs::readlinkat(&parent, name, Vec::new())?.into_bytes());
+            object.target =
+                Some(unless_stale(|| rustix::fs::readlinkat(&parent, name, Vec::new()))?.into_bytes());
         }
         Ok(object)
     }
@@ -79,14 +82,13 @@ impl Resident for DirectoryTier {
     }
 
     fn make(&self, key: &Key, special: &Special, mode: u32) -> Result<()> {
-        Ok(make(&*self.inner.writable_root()?, key, special, mode)?)
+        let root = self.inner.writable_root()?;
+        make(&root, key, special, mode).map_err(|errno| self.inner.refusal(special, errno))
     }
 
     fn link(&self, from: &Key, to: &Key) -> Result<()> {
         let root = self.inner.writable_root()?;
-        let ((from_parent, from), (to_parent, to)) = (root.parent(from)?, root.parent(to)?);
-        let done = rustix::fs::linkat(from_parent, from, to_parent, to, AtFlags::empty());
-        match done {
+        match link(&root, from, to) {
             Err(Errno::PERM) if !self.inner.capabilities().hard_links => Err(Kind::Unsupported.into()),
             other => Ok(other?),
         }
@@ -99,13 +101,7 @@ impl Resident for DirectoryTier {
             RenameMode::Replace => RenameFlags::empty(),
             RenameMode::Exchange => RenameFlags::EXCHANGE,
         };
-        let ((from_parent, from_name), (to_parent, to_name)) = (root.parent(from)?, root.parent(to)?);
-        let done = if flags.is_empty() {
-            rustix::fs::renameat(from_parent, from_name, to_parent, to_name)
-        } else {
-            rustix::fs::renameat_with(from_parent, from_name, to_parent, to_name, flags)
-        };
-        match done {
+        match rename_with(&root, from, to, flags) {
             // What a file system without RENAME_EXCHANGE says; a directory can't be swapped with what it holds either.
             Err(Errno::INVAL) if !flags.is_empty() && !from.is_under(to) && !to.is_under(from) => {
                 Err(Kind::Unsupported.into())
@@ -119,9 +115,7 @@ impl Resident for DirectoryTier {
     }
 
     fn rmdir(&self, key: &Key) -> Result<()> {
-        let root = self.inner.writable_root()?;
-        let (parent, name) = root.parent(key)?;
-        Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+        Ok(self.inner.writable_root()?.removing(key, AtFlags::REMOVEDIR)?)
     }
 
     fn set_attr(&self, key: &Key, change: &AttrChange) -> Result<()> {
@@ -158,9 +152,15 @@ impl Resident for DirectoryTier {
         self.inner.presence.device()
     }
 
-    fn native_path(&self, key: &Key) -> PathBuf {
-        let root = &self.inner.options.path;
-        if key.is_root() { root.clone() } else { root.join(key.as_path()) }
+    fn native_path(&self, key: &Key) -> Result<PathBuf> {
+        let path = &self.inner.options.path;
+        if key.is_root() {
+            return Ok(path.clone());
+        }
+        if self.inner.presence.spelling().names().is_none() {
+            return Ok(path.join(key.as_path()));
+        }
+        Ok(path.join(self.inner.root()?.spelled(key)?.as_path()))
     }
 
     fn usage(&self) -> Result<Usage> {

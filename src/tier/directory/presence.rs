@@ -6,6 +6,7 @@
 //! descriptor, at most once a second, and the mark decides.
 
 use super::root::{self, Root};
+use super::spelling::Spelling;
 use super::{DirectoryOptions, filesystem};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
@@ -48,6 +49,7 @@ pub(super) struct Presence {
     next_check: AtomicU64,
     /// `st_dev` of the root when it was last there.
     device: AtomicU64,
+    spelling: Arc<Spelling>,
 }
 
 impl Presence {
@@ -59,6 +61,7 @@ impl Presence {
             state: RwLock::new(state),
             next_check: AtomicU64::new(0),
             device: AtomicU64::new(0),
+            spelling: Arc::default(),
         };
         presence.postpone();
         match presence.check(options) {
@@ -82,7 +85,7 @@ impl Presence {
             let state = self.state.read();
             (state.root.clone(), state.mark.clone())
         };
-        match look(options, known.as_ref(), mark.as_deref()) {
+        match look(options, &self.spelling, known.as_ref(), mark.as_deref()) {
             Ok(found) => {
                 self.settle(options, Some(&found));
                 Ok(found)
@@ -108,6 +111,11 @@ impl Presence {
     /// `st_dev` of the root when it was last seen; 0 if it never was.
     pub(super) fn device(&self) -> u64 {
         self.device.load(Ordering::Relaxed)
+    }
+
+    /// How keys are spelled below the root.
+    pub(super) fn spelling(&self) -> &Spelling {
+        &self.spelling
     }
 
     /// The clock it looks at.
@@ -166,8 +174,13 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// The root the path leads to now, if it is the one known.
-fn look(options: &DirectoryOptions, known: Option<&Arc<Root>>, mark: Option<&str>) -> Result<Arc<Root>> {
-    let stat = match rustix::fs::stat(&options.path) {
+fn look(
+    options: &DirectoryOptions,
+    spelling: &Arc<Spelling>,
+    known: Option<&Arc<Root>>,
+    mark: Option<&str>,
+) -> Result<Arc<Root>> {
+    let stat = match root::unless_stale(|| rustix::fs::stat(&options.path)) {
         Ok(stat) => stat,
         Err(Errno::NOENT | Errno::NOTDIR) if known.is_some() || mark.is_some() => {
             return Err(absent(&options.name));
@@ -179,7 +192,10 @@ fn look(options: &DirectoryOptions, known: Option<&Arc<Root>>, mark: Option<&str
         (Some(root), _, _) => Arc::clone(root),
         // Without a mark nothing says that the other directory is ours.
         (None, Some(_), None) => return Err(absent(&options.name)),
-        (None, _, _) => Arc::new(Root::pin(&options.path).map_err(|error| unreachable_root(options, error))?),
+        (None, _, _) => {
+            let root = Root::pin(&options.path).map_err(|error| unreachable_root(options, error))?;
+            Arc::new(root.spelled_by(spelling))
+        }
     };
     match mark {
         Some(mark) if read_mark(&root)?.as_deref() != Some(mark) => Err(absent(&options.name)),

@@ -1,6 +1,7 @@
 //! What the file system under a writable root really does, found by trying it in
 //! `.tierfs/probe-<random>/`: a share's protocol says little, its mount options decide.
 
+use super::names::{Case, Names, Refused, SUSPECTS};
 use super::root::Root;
 use super::{DirectoryKind, attributes, filesystem, write};
 use crate::error::{Kind, Result};
@@ -15,6 +16,8 @@ use std::time::Duration;
 const MOMENT: Timestamp = Timestamp(1_580_608_923_123_456_789);
 /// Grains of file systems, finest first.
 const GRAINS_NS: [u64; 5] = [1, 100, 1_000, 1_000_000_000, 2_000_000_000];
+/// A control character, a dot and a space at the end, no UTF-8, a device of Windows.
+const ODD: [&[u8]; 5] = [b"p\x01p", b"dot.", b"space ", b"p\xffp", b"nul"];
 /// Another owner than root's, for those who may change it.
 const OTHER: u32 = 12_345;
 
@@ -31,19 +34,31 @@ pub(super) fn assumed(root: Option<&Root>, kind: DirectoryKind) -> Capabilities 
         xattrs: !poor && kind != DirectoryKind::AzureFiles,
         special_files: !poor,
         case_sensitive: !poor,
+        any_name: true,
         empty_directories: true,
         writable: false,
         networked: filesystem::is_networked(&fs_type),
     }
 }
 
+/// The same with the names that go with it.
+pub(super) fn untried(root: &Root, kind: DirectoryKind) -> (Capabilities, Names) {
+    let assumed = assumed(Some(root), kind);
+    let names = Names { refused: Refused::default(), case: case(&assumed) };
+    (assumed, names)
+}
+
+fn case(can: &Capabilities) -> Case {
+    if can.case_sensitive { Case::Kept } else { Case::Folded }
+}
+
 /// Tries everything; a root that takes no writes is not writable, whatever the reason.
-pub(super) fn try_out(root: &Root, kind: DirectoryKind) -> Result<Capabilities> {
+pub(super) fn try_out(root: &Root, kind: DirectoryKind) -> Result<(Capabilities, Names)> {
     let own = Key::parse(super::OWN_DIRECTORY)?;
     let place = own.join(format!("probe-{}", super::random_name()))?;
     match root.ensure_directory(&own, 0o755).and_then(|_| root.ensure_directory(&place, 0o700)) {
         Ok(_) => {}
-        Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(assumed(Some(root), kind)),
+        Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(untried(root, kind)),
         Err(Errno::NOSPC | Errno::DQUOT) => return Ok(full(root, kind)),
         Err(errno) => return Err(errno.into()),
     }
@@ -56,33 +71,68 @@ pub(super) fn try_out(root: &Root, kind: DirectoryKind) -> Result<Capabilities> 
 }
 
 /// Full is not read-only: what is there can still be read and deleted.
-fn full(root: &Root, kind: DirectoryKind) -> Capabilities {
-    Capabilities { writable: true, ..assumed(Some(root), kind) }
+fn full(root: &Root, kind: DirectoryKind) -> (Capabilities, Names) {
+    let (assumed, names) = untried(root, kind);
+    (Capabilities { writable: true, ..assumed }, names)
 }
 
-fn attempt(root: &Root, place: &Key) -> Result<Capabilities> {
+fn attempt(root: &Root, place: &Key) -> Result<(Capabilities, Names)> {
     let key = place.join("CaSe")?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     let file = root.open(&key, flags, Mode::from_raw_mode(0o600))?;
-    let linked = |to: &Key| -> Result<(), Errno> {
-        let ((from_parent, from), (to_parent, to)) = (root.parent(&key)?, root.parent(to)?);
-        rustix::fs::linkat(from_parent, from, to_parent, to, AtFlags::empty())
-    };
     let fifo = Special::Node { kind: FileKind::Fifo, rdev: 0 };
-    Ok(Capabilities {
+    let refused = refused(root, place)?;
+    let can = Capabilities {
         conditional: false,
         owner_and_mode: keeps_owner_and_mode(&file)?,
         mtime_grain: grain(&file)?,
         symlinks: write::make(root, &place.join("symlink")?, &Special::Symlink(b"CaSe".to_vec()), 0o777)
             .is_ok(),
-        hard_links: linked(&place.join("link")?).is_ok(),
+        hard_links: write::link(root, &key, &place.join("link")?).is_ok(),
         xattrs: rustix::fs::fsetxattr(&file, "user.tierfs.probe", b"1", XattrFlags::empty()).is_ok(),
         special_files: write::make(root, &place.join("fifo")?, &fifo, 0o600).is_ok(),
         case_sensitive: root.stat(&place.join("case")?).is_err(),
+        any_name: refused == Refused::default(),
         empty_directories: true,
         writable: true,
         networked: filesystem::is_networked(&filesystem::name(&file)),
+    };
+    let case = case(&can);
+    Ok((can, Names { refused, case }))
+}
+
+/// Which names are refused, or come back as others.
+fn refused(root: &Root, place: &Key) -> Result<Refused> {
+    let mut tried: Vec<Vec<u8>> = ODD.iter().map(|name| name.to_vec()).collect();
+    tried.extend(SUSPECTS.map(|letter| format!("p{letter}p").into_bytes()));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    for name in &tried {
+        match root.open(&place.join(name)?, flags, Mode::from_raw_mode(0o600)) {
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => return Err(errno.into()),
+            // The listing tells.
+            _made_or_not => {}
+        }
+    }
+    let kept = names_in(root, place)?;
+    let lacks = |name: &[u8]| !kept.iter().any(|kept| kept == name);
+    let [control, dot, space, not_utf8, device] = ODD;
+    Ok(Refused {
+        letters: SUSPECTS.into_iter().filter(|letter| lacks(format!("p{letter}p").as_bytes())).collect(),
+        controls: lacks(control),
+        ends: lacks(dot) || lacks(space),
+        not_utf8: lacks(not_utf8),
+        devices: lacks(device),
     })
+}
+
+fn names_in(root: &Root, place: &Key) -> Result<Vec<Vec<u8>>> {
+    let fd = root.open(place, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::new(fd)? {
+        names.push(entry?.file_name().to_bytes().to_vec());
+    }
+    names.retain(|name| name != b"." && name != b"..");
+    Ok(names)
 }
 
 /// Some shares answer success and keep what they had.
@@ -120,15 +170,13 @@ fn grain(file: &OwnedFd) -> Result<Option<Duration>> {
 }
 
 fn clean(root: &Root, place: &Key) {
-    for name in ["CaSe", "symlink", "link", "fifo"] {
-        if let Ok(key) = place.join(name) {
-            // Not all of them were made.
-            let _missing = write::remove(root, &key);
+    let cleaned = names_in(root, place).and_then(|names| {
+        for name in names {
+            write::remove(root, &place.join(name)?)?;
         }
-    }
-    let removed =
-        root.parent(place).and_then(|(parent, name)| rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR));
-    if let Err(error) = removed {
+        Ok(root.removing(place, AtFlags::REMOVEDIR)?)
+    });
+    if let Err(error) = cleaned {
         tracing::warn!(%place, %error, "the probe directory stays behind; it can be removed");
     }
 }

@@ -1,15 +1,19 @@
 //! The root of a directory tier, opened once: every path is resolved beneath it, and no symlink
 //! or `..` is ever followed. Must not know what the files mean.
 
+use super::spelling::Spelling;
 use crate::error::{Kind, Result};
 use crate::types::Key;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat, openat2, statat};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 /// openat2 answers EAGAIN when a rename elsewhere raced with its walk.
 const RACES: u32 = 64;
+/// A server may have forgotten a handle that the kernel still has; a new look gets another.
+const STALE_TRIES: u32 = 4;
 /// A path the kernel takes in one call (PATH_MAX with its NUL, and some room).
 const LONGEST_PATH: usize = 4000;
 /// Of directories made only to hold what was asked for.
@@ -31,6 +35,7 @@ pub(super) struct Root {
     fd: OwnedFd,
     resolver: Resolver,
     identity: (u64, u64),
+    spelling: Arc<Spelling>,
 }
 
 /// The directory a name is looked up in.
@@ -65,13 +70,25 @@ impl Root {
     /// Opens the directory at `path` (whose own symlinks are the administrator's business).
     pub(super) fn pin(path: &Path) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        let fd = unless_stale(|| rustix::fs::open(path, flags, Mode::empty()))?;
         let identity = identity(&rustix::fs::fstat(&fd)?);
         let resolver = match resolve_in_kernel(fd.as_fd(), b".", flags, Mode::empty()) {
             Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => Resolver::Walk,
             _ => Resolver::Kernel,
         };
-        Ok(Self { fd, resolver, identity })
+        Ok(Self { fd, resolver, identity, spelling: Arc::default() })
+    }
+
+    /// With keys spelled like this.
+    pub(super) fn spelled_by(mut self, spelling: &Arc<Spelling>) -> Self {
+        spelling.forget_all();
+        self.spelling = Arc::clone(spelling);
+        self
+    }
+
+    /// How keys are spelled here.
+    pub(super) fn spelling(&self) -> &Spelling {
+        &self.spelling
     }
 
     /// `st_dev` and `st_ino` of the root.
@@ -87,6 +104,22 @@ impl Root {
 
     /// Opens what is under `key`, without following a symlink anywhere on the way or at the end.
     pub(super) fn open(&self, key: &Key, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        if !flags.contains(OFlags::CREATE) {
+            return self.open_spelled(&*self.spelled(key)?, flags, mode);
+        }
+        let _making = self.spelling.making();
+        let spelled = self.spelled(key)?;
+        let fd = self.open_spelled(&spelled, flags, mode)?;
+        self.is_there(&spelled);
+        Ok(fd)
+    }
+
+    /// The same for a key as it is spelled.
+    pub(super) fn open_spelled(&self, key: &Key, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        unless_stale(|| self.open_once(key, flags, mode))
+    }
+
+    fn open_once(&self, key: &Key, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if key.is_root() {
             return openat(&self.fd, ".", flags, mode);
@@ -97,12 +130,15 @@ impl Root {
         self.walk(key, flags, mode)
     }
 
-    /// The directory that holds the last component of `key`, and that component (`.` for the root).
-    pub(super) fn parent<'k>(&self, key: &'k Key) -> Result<(Parent<'_>, &'k [u8]), Errno> {
-        match key.split() {
+    /// The directory that holds the last component of a key as it is spelled, and that component (`.` for the root).
+    pub(super) fn place<'k>(&self, spelled: &'k Key) -> Result<(Parent<'_>, &'k [u8]), Errno> {
+        match spelled.split() {
             None => Ok((Parent::Root(self), b".")),
             Some((parent, name)) if parent.is_root() => Ok((Parent::Root(self), name)),
-            Some((parent, name)) => Ok((Parent::Below(self.directory(&parent)?), name)),
+            Some((parent, name)) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY;
+                Ok((Parent::Below(self.open_spelled(&parent, flags, Mode::empty())?), name))
+            }
         }
     }
 
@@ -113,8 +149,11 @@ impl Root {
 
     /// lstat(2) of `key`.
     pub(super) fn stat(&self, key: &Key) -> Result<Stat, Errno> {
-        let (parent, name) = self.parent(key)?;
-        statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        let spelled = self.spelled(key)?;
+        unless_stale(|| {
+            let (parent, name) = self.place(&spelled)?;
+            statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        })
     }
 
     /// Makes the directory `key` with everything missing above it; answers how many levels are new.
@@ -148,8 +187,7 @@ impl Root {
     }
 
     fn make_directory(&self, key: &Key, mode: u32) -> Result<(), Errno> {
-        let (parent, name) = self.parent(key)?;
-        rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode))
+        self.making(key, |parent, name| rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode)))
     }
 
     fn walk(&self, key: &Key, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
@@ -165,6 +203,17 @@ impl Root {
         }
         Err(Errno::INVAL)
     }
+}
+
+/// Looks again where the server says ESTALE: nothing was done then.
+pub(super) fn unless_stale<T>(look: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 1..STALE_TRIES {
+        match look() {
+            Err(Errno::STALE) => {}
+            other => return other,
+        }
+    }
+    look()
 }
 
 fn resolve_in_kernel(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {

@@ -122,10 +122,11 @@ fn a_race_with_a_symlink_stays_inside() {
 #[test]
 fn what_the_temporary_directory_can_do_is_found() {
     let place = tempfile::tempdir().unwrap();
-    let found = probe::try_out(&Root::pin(place.path()).unwrap(), DirectoryKind::Local).unwrap();
+    let (found, names) = probe::try_out(&Root::pin(place.path()).unwrap(), DirectoryKind::Local).unwrap();
     // Any file system that tests run on can do these.
     assert!(found.writable && found.symlinks && found.case_sensitive && found.mtime_grain.is_some());
     assert!(found.owner_and_mode);
+    assert!(found.any_name && names.are_free());
     let own = place.path().join(OWN_DIRECTORY);
     assert!(std::fs::read_dir(own).unwrap().next().is_none(), "cleaned up");
 }

@@ -5,7 +5,7 @@ use super::attributes;
 use super::draft::Draft;
 use super::object;
 use super::root::{PARENT_MODE, Root};
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::tier::Special;
 use crate::types::{Attrs, Condition, FileKind, Key, Version};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, renameat, renameat_with};
@@ -32,14 +32,23 @@ pub(super) fn check(root: &Root, key: &Key, condition: &Condition) -> Result<()>
 
 /// rename(2).
 pub(super) fn rename(root: &Root, from: &Key, to: &Key) -> Result<(), Errno> {
-    let ((from_parent, from_name), (to_parent, to_name)) = (root.parent(from)?, root.parent(to)?);
-    renameat(from_parent, from_name, to_parent, to_name)
+    rename_with(root, from, to, RenameFlags::empty())
+}
+
+/// renameat2(2).
+pub(super) fn rename_with(root: &Root, from: &Key, to: &Key, flags: RenameFlags) -> Result<(), Errno> {
+    root.renaming(from, to, |from_parent, from, to_parent, to| {
+        if flags.is_empty() {
+            renameat(from_parent, from, to_parent, to)
+        } else {
+            renameat_with(from_parent, from, to_parent, to, flags)
+        }
+    })
 }
 
 /// rename(2) that never replaces.
 pub(super) fn rename_no_replace(root: &Root, from: &Key, to: &Key) -> Result<(), Errno> {
-    let ((from_parent, from_name), (to_parent, to_name)) = (root.parent(from)?, root.parent(to)?);
-    match renameat_with(from_parent, from_name, to_parent, to_name, RenameFlags::NOREPLACE) {
+    match rename_with(root, from, to, RenameFlags::NOREPLACE) {
         // What file systems without that flag say (NFS, SMB, old FUSE).
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_or_look(root, from, to),
         other => other,
@@ -49,37 +58,45 @@ pub(super) fn rename_no_replace(root: &Root, from: &Key, to: &Key) -> Result<(),
 /// The same without the flag: by a hard link for files; for directories, and where there are no
 /// links, only by a look before, which another program may outrun.
 pub(super) fn link_or_look(root: &Root, from: &Key, to: &Key) -> Result<(), Errno> {
-    let ((from_parent, from_name), (to_parent, to_name)) = (root.parent(from)?, root.parent(to)?);
-    match rustix::fs::linkat(&from_parent, from_name, &to_parent, to_name, AtFlags::empty()) {
-        Ok(()) => return rustix::fs::unlinkat(&from_parent, from_name, AtFlags::empty()),
-        Err(Errno::EXIST) => return Err(Errno::EXIST),
-        Err(_) => {}
-    }
-    match rustix::fs::statat(&to_parent, to_name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(_) => Err(Errno::EXIST),
-        Err(Errno::NOENT) => renameat(from_parent, from_name, to_parent, to_name),
-        Err(errno) => Err(errno),
-    }
+    root.renaming(from, to, |from_parent, from, to_parent, to| {
+        match rustix::fs::linkat(from_parent, from, to_parent, to, AtFlags::empty()) {
+            Ok(()) => return rustix::fs::unlinkat(from_parent, from, AtFlags::empty()),
+            Err(Errno::EXIST) => return Err(Errno::EXIST),
+            Err(_) => {}
+        }
+        match rustix::fs::statat(to_parent, to, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(Errno::NOENT) => renameat(from_parent, from, to_parent, to),
+            Err(errno) => Err(errno),
+        }
+    })
+}
+
+/// link(2).
+pub(super) fn link(root: &Root, from: &Key, to: &Key) -> Result<(), Errno> {
+    root.making(to, |to_parent, to| {
+        let from = root.spelled(from)?;
+        let (from_parent, from) = root.place(&from)?;
+        rustix::fs::linkat(from_parent, from, to_parent, to, AtFlags::empty())
+    })
 }
 
 /// unlink(2).
 pub(super) fn remove(root: &Root, key: &Key) -> Result<(), Errno> {
-    let (parent, name) = root.parent(key)?;
-    rustix::fs::unlinkat(parent, name, AtFlags::empty())
+    root.removing(key, AtFlags::empty())
 }
 
 /// Makes a directory, symlink or special file under its own name; never replaces.
 pub(super) fn make(root: &Root, key: &Key, special: &Special, mode: u32) -> Result<(), Errno> {
-    let (parent, name) = root.parent(key)?;
     let mode = Mode::from_raw_mode(mode & 0o7777);
-    match special {
+    root.making(key, |parent, name| match special {
         Special::Directory => rustix::fs::mkdirat(parent, name, mode),
         Special::Symlink(target) => rustix::fs::symlinkat(target.as_slice(), parent, name),
         Special::Node { kind, rdev } => {
             let kind = rustix::fs::FileType::from_raw_mode(kind.mode_bits());
             rustix::fs::mknodat(parent, name, kind, mode, u64::from(*rdev))
         }
-    }
+    })
 }
 
 impl Inner {
@@ -111,7 +128,19 @@ impl Inner {
         if matches!(special, Special::Directory) {
             return self.put_directory(&root, key, attrs, condition);
         }
-        Draft::special(root.share(), special)?.place(self, key, attrs, condition)
+        let draft = Draft::special(root.share(), special);
+        draft.map_err(|errno| self.refusal(special, errno))?.place(self, key, attrs, condition)
+    }
+
+    /// What it means that `special` could not be made: EPERM is also what a file system says that knows no such thing.
+    pub(super) fn refusal(&self, special: &Special, errno: Errno) -> Error {
+        let can = self.capabilities();
+        let unknown = match special {
+            Special::Directory => false,
+            Special::Symlink(_) => !can.symlinks,
+            Special::Node { .. } => !can.special_files,
+        };
+        if unknown && errno == Errno::PERM { Kind::Unsupported.into() } else { errno.into() }
     }
 
     /// A directory can't be renamed over another, and needs not: the one there takes the attributes.
@@ -144,8 +173,7 @@ impl Inner {
         }
         let is_directory = FileKind::from_mode(stat.st_mode) == Some(FileKind::Directory);
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        let (parent, name) = root.parent(key)?;
-        rustix::fs::unlinkat(&parent, name, flags)?;
+        root.removing(key, flags)?;
         let above = key.split().map_or(Key::ROOT, |(above, _)| above);
         Ok(root.sync_upwards(&above, 0)?)
     }

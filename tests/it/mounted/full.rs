@@ -1,5 +1,6 @@
 //! Slow tests on real programs and a real model (`tools/test.sh --full`), under every home and in both modes.
 
+use crate::support::poor::{Attributes, Grain, Manners, PoorShare};
 use crate::support::{Mode, Mount, Tiers, sha256};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -25,15 +26,25 @@ fn check(mut command: Command, directory: &Path) {
 }
 
 fn on(mode: Mode, home: &str, run: impl FnOnce(&Path)) {
-    let tiers = Tiers::with_azurite();
+    run_on(&Tiers::with_azurite(), mode, home, run);
+}
+
+/// The same where the share is a poor one.
+fn on_poor(mode: Mode, manners: Manners, run: impl FnOnce(&Path)) {
+    let tiers = Tiers::with_directories();
+    let _share = PoorShare::at(&tiers.share, manners);
+    run_on(&tiers, mode, "share", run);
+}
+
+fn run_on(tiers: &Tiers, mode: Mode, home: &str, run: impl FnOnce(&Path)) {
     open_to_all(tiers.workspace());
-    let mut mount = Mount::of(&tiers).default_revalidate().option("allow_other").mode(mode).start();
+    let mut mount = Mount::of(tiers).default_revalidate().option("allow_other").mode(mode).start();
     let directory = mount.path(home);
     fs::create_dir_all(&directory).expect("mkdir");
     run(&directory);
     mount.flush();
     if home == "blob" {
-        same_as_on_blob(&tiers, &mount);
+        same_as_on_blob(tiers, &mount);
     }
     assert!(mount.unmount().success(), "{}", mount.log());
 }
@@ -178,6 +189,17 @@ everywhere! {
     full_c175_fio_share_ordinary: fio, Ordinary, "share";
     full_c175_fio_blob_passthrough: fio, Passthrough, "blob";
     full_c175_fio_blob_ordinary: fio, Ordinary, "blob";
+}
+
+#[test]
+fn full_apps_poor_share_passthrough() {
+    on_poor(Mode::Passthrough, Manners::default(), apps);
+}
+
+#[test]
+fn full_apps_poor_share_ordinary() {
+    let refused = Attributes::Refused;
+    on_poor(Mode::Ordinary, Manners { attributes: refused, grain: Grain::Tick, stale_every: 50 }, apps);
 }
 
 const MODEL_RULES: &str = r#"

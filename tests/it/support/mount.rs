@@ -304,6 +304,14 @@ impl Mount {
         assert!(!has_ended(&pidfd) && wait::is_mounted(&self.mountpoint), "no mount:\n{}", self.log());
     }
 
+    /// Removes the catalog of a mount whose daemon has ended.
+    pub fn lose_catalog(&self) {
+        for suffix in ["", "-wal", "-shm"] {
+            let catalog = self.config.with_file_name(format!("catalog.db{suffix}"));
+            assert!(fs::remove_file(catalog).is_ok() || !suffix.is_empty());
+        }
+    }
+
     /// Sets a variable for the daemons from the next [`Mount::remount`] on; an empty value removes it.
     pub fn set_environment(&mut self, name: &str, value: &str) {
         self.environment.retain(|(known, _)| known != name);

@@ -1,7 +1,8 @@
-//! A FUSE daemon that mirrors one directory and does nothing else: the floor that FUSE itself sets.
+//! A FUSE daemon that mirrors one directory and does nothing else: the floor that FUSE itself sets, and what stands
+//! under a poor share.
 //!
 //! No catalog, no passthrough, no write-back cache; the same kernel options as tierfs in ordinary mode.
-//! It serves what the rows need, not more.
+//! It serves what benchmarks and the share need, not more.
 
 use fuser::{
     BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -10,7 +11,7 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 use parking_lot::RwLock;
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, openat};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -28,11 +29,16 @@ const TTL: Duration = Duration::from_secs(60);
 /// Mirrors `source` at `mountpoint` until it is unmounted.
 pub fn run(source: &Path, mountpoint: &Path) -> io::Result<()> {
     let root = rustix::fs::open(source, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+    fuser::mount(Mirror::new(root), mountpoint, &config("null"))
+}
+
+/// How it is mounted.
+pub fn config(name: &str) -> Config {
     let mut config = Config::default();
-    config.mount_options = vec![MountOption::FSName("null".into()), MountOption::DefaultPermissions];
+    config.mount_options = vec![MountOption::FSName(name.into()), MountOption::DefaultPermissions];
     config.n_threads = Some(std::thread::available_parallelism().map_or(4, |n| n.get().max(4)));
     config.clone_fd = true;
-    fuser::mount(Null::new(root), mountpoint, &config)
+    config
 }
 
 struct Node {
@@ -40,15 +46,19 @@ struct Node {
     lookups: AtomicU64,
 }
 
-struct Null {
+/// The mirrored directory.
+pub struct Mirror {
     nodes: RwLock<HashMap<u64, Node>>,
     handles: RwLock<HashMap<u64, Arc<File>>>,
     next_handle: AtomicU64,
     root_ino: u64,
+    ttl: Duration,
+    shape: fn(&mut FileAttr),
 }
 
-impl Null {
-    fn new(root: OwnedFd) -> Self {
+impl Mirror {
+    /// Of this directory.
+    pub fn new(root: OwnedFd) -> Self {
         let root_ino = rustix::fs::fstat(&root).map_or(0, |stat| stat.st_ino);
         let root = Node { fd: Arc::new(root), lookups: AtomicU64::new(1) };
         Self {
@@ -56,10 +66,18 @@ impl Null {
             handles: RwLock::default(),
             next_handle: AtomicU64::new(1),
             root_ino,
+            ttl: TTL,
+            shape: |_| {},
         }
     }
 
-    fn fd(&self, ino: INodeNo) -> io::Result<Arc<OwnedFd>> {
+    /// The same with other attributes, and names and attributes that the kernel asks for each time.
+    pub fn shaped(self, shape: fn(&mut FileAttr)) -> Self {
+        Self { shape, ttl: Duration::ZERO, ..self }
+    }
+
+    /// The file or directory itself, as an `O_PATH` descriptor.
+    pub fn fd(&self, ino: INodeNo) -> io::Result<Arc<OwnedFd>> {
         let nodes = self.nodes.read();
         nodes.get(&ino.0).map(|node| Arc::clone(&node.fd)).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -79,7 +97,7 @@ impl Null {
         let time = |seconds: i64, nanos: u64| {
             UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0))
         };
-        FileAttr {
+        let mut attr = FileAttr {
             ino: INodeNo(ino),
             size: u64::try_from(stat.st_size).unwrap_or(0),
             blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
@@ -95,7 +113,9 @@ impl Null {
             rdev: 0,
             blksize: 4096,
             flags: 0,
-        }
+        };
+        (self.shape)(&mut attr);
+        attr
     }
 
     fn remember(&self, stat: &Stat, fd: impl FnOnce() -> Arc<OwnedFd>) -> FileAttr {
@@ -148,6 +168,7 @@ impl Null {
         handle: Option<FileHandle>,
         size: Option<u64>,
         mode: Option<u32>,
+        times: [Option<TimeOrNow>; 2],
     ) -> io::Result<FileAttr> {
         if let Some(size) = size {
             match handle.map(|handle| self.file(handle)).transpose()? {
@@ -159,18 +180,24 @@ impl Null {
             let path = format!("/proc/self/fd/{}", self.fd(ino)?.as_raw_fd());
             rustix::fs::chmod(path, Mode::from_raw_mode(mode & 0o7777))?;
         }
+        if times.iter().any(Option::is_some) {
+            let [last_access, last_modification] = times.map(timespec);
+            let times = Timestamps { last_access, last_modification };
+            rustix::fs::utimensat(&*self.fd(ino)?, "", &times, AtFlags::EMPTY_PATH)?;
+        }
         Ok(self.attr(&rustix::fs::fstat(&*self.fd(ino)?)?))
     }
 
-    fn entries(&self, ino: INodeNo) -> io::Result<Vec<(u64, FileType, Vec<u8>)>> {
+    /// What is in a directory.
+    pub fn entries(&self, ino: INodeNo) -> io::Result<Vec<(u64, FileType, Vec<u8>)>> {
         let mut stream = rustix::fs::Dir::new(self.reopen(ino, OFlags::RDONLY | OFlags::DIRECTORY)?)?;
         let mut entries = Vec::new();
         while let Some(entry) = stream.read() {
             let entry = entry?;
-            let kind = if entry.file_type() == rustix::fs::FileType::Directory {
-                FileType::Directory
-            } else {
-                FileType::RegularFile
+            let kind = match entry.file_type() {
+                rustix::fs::FileType::Directory => FileType::Directory,
+                rustix::fs::FileType::Symlink => FileType::Symlink,
+                _ => FileType::RegularFile,
             };
             entries.push((entry.ino(), kind, entry.file_name().to_bytes().to_vec()));
         }
@@ -186,15 +213,29 @@ fn kind(mode: u32) -> FileType {
     }
 }
 
+fn timespec(time: Option<TimeOrNow>) -> Timespec {
+    match time {
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        Some(TimeOrNow::SpecificTime(time)) => {
+            let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+            Timespec {
+                tv_sec: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(since.subsec_nanos()),
+            }
+        }
+    }
+}
+
 /// Answers an empty reply.
-fn finish(result: io::Result<()>, reply: ReplyEmpty) {
+pub fn finish(result: io::Result<()>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(Errno::from(error)),
     }
 }
 
-impl Filesystem for Null {
+impl Filesystem for Mirror {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         for flag in
             [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ATOMIC_O_TRUNC]
@@ -210,7 +251,7 @@ impl Filesystem for Null {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.look_up(parent, name) {
-            Ok(attr) => reply.entry(&TTL, &attr, Generation(0)),
+            Ok(attr) => reply.entry(&self.ttl, &attr, Generation(0)),
             Err(error) => reply.error(Errno::from(error)),
         }
     }
@@ -226,7 +267,7 @@ impl Filesystem for Null {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.fd(ino).and_then(|fd| Ok(rustix::fs::fstat(&*fd)?)) {
-            Ok(stat) => reply.attr(&TTL, &self.attr(&stat)),
+            Ok(stat) => reply.attr(&self.ttl, &self.attr(&stat)),
             Err(error) => reply.error(Errno::from(error)),
         }
     }
@@ -239,8 +280,8 @@ impl Filesystem for Null {
         _: Option<u32>,
         _: Option<u32>,
         size: Option<u64>,
-        _: Option<TimeOrNow>,
-        _: Option<TimeOrNow>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
         _: Option<SystemTime>,
         handle: Option<FileHandle>,
         _: Option<SystemTime>,
@@ -249,8 +290,8 @@ impl Filesystem for Null {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        match self.change(ino, handle, size, mode) {
-            Ok(attr) => reply.attr(&TTL, &attr),
+        match self.change(ino, handle, size, mode, [atime, mtime]) {
+            Ok(attr) => reply.attr(&self.ttl, &attr),
             Err(error) => reply.error(Errno::from(error)),
         }
     }
@@ -260,7 +301,22 @@ impl Filesystem for Null {
             .fd(parent)
             .and_then(|fd| Ok(rustix::fs::mkdirat(&*fd, name, Mode::from_raw_mode(mode & !umask))?));
         match made.and_then(|()| self.look_up(parent, name)) {
-            Ok(attr) => reply.entry(&TTL, &attr, Generation(0)),
+            Ok(attr) => reply.entry(&self.ttl, &attr, Generation(0)),
+            Err(error) => reply.error(Errno::from(error)),
+        }
+    }
+
+    fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let made = self.fd(parent).and_then(|fd| Ok(rustix::fs::symlinkat(target, &*fd, name)?));
+        match made.and_then(|()| self.look_up(parent, name)) {
+            Ok(attr) => reply.entry(&self.ttl, &attr, Generation(0)),
+            Err(error) => reply.error(Errno::from(error)),
+        }
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.fd(ino).and_then(|fd| Ok(rustix::fs::readlinkat(&*fd, "", Vec::new())?)) {
+            Ok(target) => reply.data(target.as_bytes()),
             Err(error) => reply.error(Errno::from(error)),
         }
     }
@@ -282,12 +338,13 @@ impl Filesystem for Null {
         name: &OsStr,
         new_parent: INodeNo,
         new_name: &OsStr,
-        _: RenameFlags,
+        flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
         let renamed = self.fd(parent).and_then(|from| {
             let to = self.fd(new_parent)?;
-            Ok(rustix::fs::renameat(&*from, name, &*to, new_name)?)
+            Ok(rustix::fs::renameat_with(&*from, name, &*to, new_name, flags)?)
         });
         finish(renamed, reply);
     }
@@ -304,7 +361,7 @@ impl Filesystem for Null {
     ) {
         match self.create_file(parent, name, mode & !umask, flags) {
             Ok((attr, handle)) => {
-                reply.created(&TTL, &attr, Generation(0), handle, FopenFlags::FOPEN_KEEP_CACHE)
+                reply.created(&self.ttl, &attr, Generation(0), handle, FopenFlags::FOPEN_KEEP_CACHE)
             }
             Err(error) => reply.error(Errno::from(error)),
         }
