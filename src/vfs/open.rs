@@ -187,21 +187,23 @@ impl Vfs {
         let open = |looks| self.try_open_for_read(caller, &self.catalog().inode(ino)?, looks);
         let mut opened = open(Looks::Known);
         for _ in 0..MOVING_TARGET {
-            match opened {
+            match &opened {
                 // The bytes moved on (staged → hot, an outside change) between the look and the open.
                 Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {
                     opened = open(Looks::Known);
                 }
                 // Changed in place, by another program or a mapping that outlived its handles, since the last look.
-                Err(error) if error.kind() == Kind::Changed => {
-                    self.look_again_at(ino)?;
-                    opened = open(Looks::Known);
-                }
+                Err(error) if error.kind() == Kind::Changed => match self.look_again_at(ino) {
+                    Ok(()) => opened = open(Looks::Known),
+                    Err(error) if error.kind() == Kind::WouldBlock => return Err(error),
+                    // What can't be written down now is seen by the next look.
+                    Err(_) => break,
+                },
                 _ => break,
             }
         }
         match opened {
-            // Somebody writes to it all the time: it is read as it is.
+            // Somebody writes to it all the time, or the catalog's disk is full: it is read as it is.
             Err(error) if error.kind() == Kind::Changed => open(Looks::Any),
             opened => opened,
         }

@@ -106,11 +106,10 @@ async fn perform(
                         _ => RenameMode::Replace,
                     };
                     resident.rename(&from, key, mode)?;
-                    failpoint::pass(if staged.is_some() {
-                        "renamed_out_of_the_stage"
-                    } else {
-                        "committed_not_recorded"
-                    });
+                    match staged {
+                        Some(_) => failpoint::pass("renamed_out_of_the_stage"),
+                        None => failpoint::pass("committed_not_recorded"),
+                    }
                     let object = resident.stat(key)?;
                     let (version, native) = (&object.version, object.native);
                     context.catalog.commit_if(

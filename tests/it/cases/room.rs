@@ -58,6 +58,8 @@ fn c211_df_shows_the_tiers_and_writes_may_be_larger_than_the_stage() {
         assert!(fs::read(mount.path("blob/big")).expect("a read") == bytes[..written]);
         mount.flush();
         assert!(tiers.expect_blob("blob/big") == bytes[..written]);
+        let has_room = || wait::until("the stage to have room", || tiers.staged().is_empty());
+        has_room();
         // In parts it does: each makes room for the next.
         for (i, part) in bytes.chunks(25 * MIB).enumerate() {
             let name = format!("blob/part{i}");
@@ -65,6 +67,7 @@ fn c211_df_shows_the_tiers_and_writes_may_be_larger_than_the_stage() {
             let mut written = write_all(&mut append(), part);
             if written < part.len() {
                 mount.flush();
+                has_room();
                 written += write_all(&mut append(), &part[written..]);
             }
             assert_eq!(written, part.len(), "{name}");
