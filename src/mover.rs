@@ -18,7 +18,7 @@ mod recover;
 mod status;
 mod stores;
 
-pub use context::{Invalidate, IsOpen, Lost, WhileNamesStand, WhileUnwritten};
+pub use context::{Invalidate, IsOpen, Lost, WhileNames, WhileUnwritten};
 pub use flush::{FlushReport, FlushScope, Progress};
 pub use handle::MoverHandle;
 pub use recover::Recovered;
@@ -57,7 +57,9 @@ pub struct MoverParts {
     /// Runs something local while no program opens the file or ends writing to it.
     pub while_unwritten: WhileUnwritten,
     /// Runs something local while no rename is under way on the tier.
-    pub while_names_stand: WhileNamesStand,
+    pub while_names_stand: WhileNames,
+    /// Runs something local that moves native names on the tier and their rows while nobody compares the two.
+    pub while_names_move: WhileNames,
     /// This machine, for the names of conflict copies.
     pub host: String,
     /// Owner and modes for what carries none.

@@ -222,6 +222,12 @@ impl Vfs {
         unwritten
     }
 
+    /// Runs `act`, which moves native names on `tier` and their rows, while nobody compares the two.
+    pub fn while_names_move(&self, tier: TierId, act: &mut dyn FnMut()) {
+        let _alone = self.native_names.move_on(&[tier].into());
+        act();
+    }
+
     /// Runs `act` while no rename is between its native moves on `tier` and their rows.
     pub fn while_names_stand(&self, tier: TierId, act: &mut dyn FnMut()) {
         let _still = self.native_names.stand(tier);

@@ -383,9 +383,14 @@ impl fuser::Filesystem for Mount {
         reply: ReplyWrite,
     ) {
         let caller = vfs::Caller { uid: request.uid(), gid: request.gid(), wait: vfs::Wait::Allowed };
+        let mapped = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let kills = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let write = move |vfs: &vfs::Vfs, caller: &vfs::Caller, data: &[u8]| -> Result<usize> {
-            let written = vfs.write(handle(fh), offset, data)?;
+            // Nobody would write the rest of a mapping's pages again.
+            let written = match mapped {
+                true => vfs.write_all(handle(fh), offset, data)?,
+                false => vfs.write(handle(fh), offset, data)?,
+            };
             if kills {
                 vfs.drop_set_id(caller, ino(number))?;
             }
@@ -482,12 +487,13 @@ impl fuser::Filesystem for Mount {
             reply,
             move |vfs, caller| vfs.refresh_listing(caller, handle(fh), offset),
             move |shared, mut reply, ()| {
-                let listed = shared.vfs.list_entries(handle(fh), offset, &mut |cookie, name, entry| {
+                let mut add = |cookie, name: &[u8], entry: &Entry| {
                     let attr = file_attr(&entry.attr);
                     let full =
                         reply.add(attr.ino, cookie, OsStr::from_bytes(name), &entry.ttl, &attr, GENERATION);
                     if full { More::Full } else { More::Yes }
-                });
+                };
+                let listed = shared.at_once(|| shared.vfs.list_entries(handle(fh), offset, &mut add));
                 match listed {
                     Ok(()) => reply.ok(),
                     Err(error) => refuse(reply, &error),

@@ -198,6 +198,7 @@ impl<'a> Bench<'a> {
                 true
             }),
             while_names_stand: Arc::new(|_, act| act()),
+            while_names_move: Arc::new(|_, act| act()),
             host: self.host.clone(),
             defaults: parts::defaults(&Default::default()),
             limits: Default::default(),

@@ -115,7 +115,8 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
             .unwrap_or(BLOB_SIZE),
         facts: facts.clone(),
     }));
-    let (opened, written, renamed) = (vfs.clone(), vfs.clone(), vfs.clone());
+    let (opened, written) = (vfs.clone(), vfs.clone());
+    let (renamed, moving) = (vfs.clone(), vfs.clone());
     let (mover, recovered) = Mover::start(MoverParts {
         catalog: catalog.clone(),
         tiers: tiers.iter().map(|(id, tier)| (id, tier.clone())).collect(),
@@ -131,6 +132,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         is_open: Arc::new(move |ino| opened.is_open(ino)),
         while_unwritten: Arc::new(move |ino, act| written.while_unwritten(ino, act)),
         while_names_stand: Arc::new(move |tier, act| renamed.while_names_stand(tier, act)),
+        while_names_move: Arc::new(move |tier, act| moving.while_names_move(tier, act)),
         host: host_name(),
         defaults,
         limits: Default::default(),

@@ -26,8 +26,8 @@ pub type IsOpen = Arc<dyn Fn(Ino) -> bool + Send + Sync>;
 /// Runs the act while no program can open the inode or end writing to it; false, without running it, if one writes to it now.
 pub type WhileUnwritten = Arc<dyn Fn(Ino, &mut dyn FnMut()) -> bool + Send + Sync>;
 
-/// Runs the act while no rename is between its native moves on the tier and their rows.
-pub type WhileNamesStand = Arc<dyn Fn(TierId, &mut dyn FnMut()) + Send + Sync>;
+/// Runs the act while native names on the tier and their rows stand still, or while only the act moves them.
+pub type WhileNames = Arc<dyn Fn(TierId, &mut dyn FnMut()) + Send + Sync>;
 
 /// Shared by the loop and its jobs.
 pub(crate) struct Context {
@@ -40,7 +40,8 @@ pub(crate) struct Context {
     pub(crate) invalidate: Invalidate,
     pub(crate) is_open: IsOpen,
     while_unwritten: WhileUnwritten,
-    while_names_stand: WhileNamesStand,
+    while_names_stand: WhileNames,
+    while_names_move: WhileNames,
     pub(crate) host: String,
     pub(crate) defaults: Defaults,
     /// Blocks in flight, over all uploads.
@@ -76,6 +77,12 @@ pub struct Lost {
     pub key: Key,
 }
 
+fn within<T>(run: &WhileNames, tier: TierId, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (mut act, mut result) = (Some(act), None);
+    run(tier, &mut || result = act.take().map(|act| act()));
+    result.unwrap_or_else(|| Err(Error::new(Kind::Interrupted, "the mount is going")))
+}
+
 impl Context {
     pub(crate) fn new(parts: MoverParts) -> Self {
         Self {
@@ -89,6 +96,7 @@ impl Context {
             is_open: parts.is_open,
             while_unwritten: parts.while_unwritten,
             while_names_stand: parts.while_names_stand,
+            while_names_move: parts.while_names_move,
             host: parts.host,
             defaults: parts.defaults,
             blocks: Arc::new(Semaphore::new(parts.blocks_in_flight.max(1))),
@@ -125,9 +133,12 @@ impl Context {
 
     /// Runs `act` while no rename puts anything under a native key of `tier`.
     pub(crate) fn names_stand<T>(&self, tier: TierId, act: impl FnOnce() -> Result<T>) -> Result<T> {
-        let (mut act, mut result) = (Some(act), None);
-        (self.while_names_stand)(tier, &mut || result = act.take().map(|act| act()));
-        result.unwrap_or_else(|| Err(Error::new(Kind::Interrupted, "the mount is going")))
+        within(&self.while_names_stand, tier, act)
+    }
+
+    /// Runs `act`, which moves native names of `tier` and then their rows: a look in between would take them for gone.
+    pub(crate) fn names_move<T>(&self, tier: TierId, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        within(&self.while_names_move, tier, act)
     }
 
     /// Runs what may wait for a disk (system calls on a tier, synced catalog commits) off the runtime's threads.

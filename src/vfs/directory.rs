@@ -2,7 +2,7 @@
 
 use super::handle::FileHandle;
 use super::{Caller, Entry, Vfs};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::types::{FileKind, Ino};
 use std::time::Duration;
 
@@ -118,7 +118,14 @@ impl Vfs {
         }
         self.each_entry(ino, after, &mut |listed| {
             let child = path.join(&listed.name)?;
-            let entry = self.entry(listed.inode.clone(), &child)?;
+            let entry = match self.entry(listed.inode.clone(), &child) {
+                // Its tier may hang, and a listing can't be begun again half-way: the kernel asks for this one.
+                Err(error) if error.kind() == Kind::WouldBlock => {
+                    self.nodes.remember(listed.inode.attr.ino);
+                    Entry { attr: listed.inode.attr.clone(), ttl: Duration::ZERO }
+                }
+                entry => entry?,
+            };
             let more = each(listed.cookie, &listed.name, &entry);
             if more == More::Full {
                 self.forget(entry.attr.ino, 1);

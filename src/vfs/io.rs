@@ -6,7 +6,7 @@ use super::{Caller, Vfs};
 use crate::data::Reader;
 use crate::error::{Error, Kind, Result};
 use crate::tier::Patience;
-use crate::types::Ino;
+use crate::types::{Ino, TierId};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -32,12 +32,15 @@ impl Vfs {
 
     /// Whether this thread may make a call on what is open: it may hang.
     pub(super) fn may_touch(&self, open: &OpenFile) -> Result<()> {
-        match open.tier() {
-            Some(tier) if Patience::current() == Patience::None && self.is_networked(tier) => {
-                Err(Kind::WouldBlock.into())
-            }
-            _ => Ok(()),
+        open.tier().map_or(Ok(()), |tier| self.may_ask(tier))
+    }
+
+    /// The same for a tier, and for what others hold while they make a call there.
+    pub(super) fn may_ask(&self, tier: TierId) -> Result<()> {
+        if Patience::current() == Patience::None && self.is_networked(tier) {
+            return Err(Kind::WouldBlock.into());
         }
+        Ok(())
     }
 
     /// Reads at `offset` into `buffer`; fewer bytes only at the end of the file.
@@ -118,6 +121,16 @@ impl Vfs {
             }
         }
         Ok(written)
+    }
+
+    /// Writes all of `data` at `offset`, or fails.
+    ///
+    /// # Errors
+    /// As [`Vfs::write`], also if a part was written.
+    pub fn write_all(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Result<usize> {
+        let open = self.opened(handle)?;
+        open.writable()?.write_all_at(data, offset)?;
+        Ok(data.len())
     }
 
     /// Clears set-uid and set-gid of a file that somebody without the right wrote to.

@@ -43,8 +43,14 @@ impl Vfs {
     /// Answers a name to the kernel, which holds one more look-up of the inode from now on.
     pub(super) fn entry(&self, inode: Inode, path: &Key) -> Result<Entry> {
         let node = self.nodes.remember(inode.attr.ino);
-        let attr = self.attr_with(&node, inode)?;
-        Ok(Entry { attr, ttl: self.ttl(path) })
+        match self.attr_with(&node, inode) {
+            Ok(attr) => Ok(Entry { attr, ttl: self.ttl(path) }),
+            Err(error) => {
+                // The kernel is not told, so it will not forget.
+                self.forget(node.ino, 1);
+                Err(error)
+            }
+        }
     }
 
     /// Attributes of an inode and how long they may be believed.

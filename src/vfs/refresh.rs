@@ -86,6 +86,7 @@ impl Vfs {
     }
 
     fn look_at_file(&self, resident: &dyn Resident, place: &Place, name: &[u8], path: &Key) -> Result<()> {
+        self.may_ask(place.tier)?;
         let still = self.native_names.stand(place.tier);
         let began = self.now();
         let object = found(resident.stat(&place.key.join(name)?))?;

@@ -133,23 +133,21 @@ async fn move_whole(context: &Arc<Context>, subject: &Subject, domain: &str) -> 
         if context.catalog.native_place(subject.ino(), place.tier)?.is_some() {
             continue;
         }
-        let (from, to) = (place.key.clone(), parent.key.join(&name.name)?);
-        let moved = context
-            .blocking(move |_| {
-                let resident = resident(tier.as_ref())?;
-                make_parents(resident, &to)?;
-                match resident.rename(&from, &to, RenameMode::NoReplace) {
-                    // Done by an earlier try, or never made natively.
-                    Err(error) if error.kind() == Kind::NotFound => Ok(true),
-                    Err(error) if error.kind() == Kind::Exists => Ok(false),
-                    other => other.map(|()| true),
-                }
-            })
-            .await?;
-        failpoint::pass("directory_moved_not_recorded");
-        if moved {
-            context.catalog.move_place(place.id, parent.id, &name.name)?;
-        }
+        let (to, name) = (parent.key.join(&name.name)?, name.name.clone());
+        let rename = move |context: &Context| {
+            let resident = resident(tier.as_ref())?;
+            make_parents(resident, &to)?;
+            match resident.rename(&place.key, &to, RenameMode::NoReplace) {
+                // Done by an earlier try, or never made natively.
+                Err(error) if error.kind() == Kind::NotFound => {}
+                Err(error) if error.kind() == Kind::Exists => return Ok(()),
+                other => other?,
+            }
+            failpoint::pass("directory_moved_not_recorded");
+            context.catalog.move_place(place.id, parent.id, &name)
+        };
+        let on = parent.tier;
+        context.blocking(move |context| context.names_move(on, || rename(context))).await?;
     }
     Ok(())
 }

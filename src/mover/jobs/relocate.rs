@@ -148,7 +148,8 @@ pub(crate) async fn clear_directory(context: &Arc<Context>, target: &Target) -> 
         }
         context.catalog.move_place(place.id, moved.id, &name)
     };
-    context.blocking(aside).await?;
+    let on = place.tier;
+    context.blocking(move |context| context.names_move(on, || aside(context))).await?;
     Ok(true)
 }
 

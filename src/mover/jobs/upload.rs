@@ -10,7 +10,7 @@ use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, conflict};
 use crate::mover::status::Counters;
 use crate::tier::{Access, ContentId, Tier, Upload};
-use crate::types::{Invalidation, Key, Version};
+use crate::types::{Generation, Invalidation, Key, Version};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::BTreeMap;
@@ -34,6 +34,7 @@ pub(crate) struct Sealed {
     tier: Arc<dyn Tier>,
     key: Key,
     version: Version,
+    generation: Generation,
     pub(crate) size: u64,
     file: Option<Arc<File>>,
 }
@@ -42,12 +43,13 @@ pub(crate) struct Sealed {
 pub(crate) async fn seal(context: &Arc<Context>, replica: &Replica) -> Flow<Sealed> {
     let tier = context.tier(replica.tier)?;
     let sealed = if tier.resident().is_some() {
-        seal_native(context, Arc::clone(&tier), replica.key.clone()).await
+        seal_native(context, Arc::clone(&tier), replica).await
     } else {
         tier.head(&replica.key).await.map(|object| Sealed {
             tier,
             key: replica.key.clone(),
             version: object.version,
+            generation: replica.generation,
             size: object.size,
             file: None,
         })
@@ -73,7 +75,8 @@ fn lost(context: &Context, replica: &Replica, error: Error) -> Halt {
     Halt::Failed(Error::new(Kind::Corrupt, text).with_source(error))
 }
 
-async fn seal_native(context: &Arc<Context>, tier: Arc<dyn Tier>, key: Key) -> Result<Sealed> {
+async fn seal_native(context: &Arc<Context>, tier: Arc<dyn Tier>, replica: &Replica) -> Result<Sealed> {
+    let (key, generation) = (replica.key.clone(), replica.generation);
     context
         .blocking(move |_| {
             let native = resident(tier.as_ref())?;
@@ -81,7 +84,7 @@ async fn seal_native(context: &Arc<Context>, tier: Arc<dyn Tier>, key: Key) -> R
             file.sync_all()?;
             let object = native.stat_open(&file)?;
             let (version, size, file) = (object.version, object.size, Some(Arc::new(file)));
-            Ok(Sealed { tier: Arc::clone(&tier), key, version, size, file })
+            Ok(Sealed { tier: Arc::clone(&tier), key, version, generation, size, file })
         })
         .await
 }
@@ -92,9 +95,11 @@ impl Sealed {
         &self.version
     }
 
-    /// Equal for every attempt to send these bytes, after a restart too.
+    /// Equal for every attempt to send these bytes, after a restart too. The generation tells apart what was written within one tick
+    /// of a tier's clock.
     fn content(&self) -> ContentId {
-        ContentId::of(&self.tier.location(), &self.key, &self.version)
+        let version = [&self.version.0[..], &self.generation.0.to_le_bytes()].concat();
+        ContentId::of(&self.tier.location(), &self.key, &Version::new(version))
     }
 
     /// Whether the bytes are still those that were sealed.

@@ -305,7 +305,7 @@ fn a_silent_close_is_known_after_its_release() {
 }
 
 #[test]
-fn a_close_on_a_tier_that_is_remote_waits_for_them_elsewhere() {
+fn a_close_on_a_networked_tier_waits_for_its_writes_elsewhere() {
     let bed = Bed::new();
     let handle = bed.create("p/f").1;
     let hasty = Caller { wait: Wait::Never, ..ME };

@@ -158,7 +158,8 @@ impl World {
             blob_size: 1 << 40,
             facts: Arc::new(NoFacts),
         }));
-        let (opened, written, renamed) = (vfs.clone(), vfs.clone(), vfs.clone());
+        let (opened, written) = (vfs.clone(), vfs.clone());
+        let (renamed, alone) = (vfs.clone(), vfs.clone());
         let parts = MoverParts {
             catalog: catalog.clone(),
             tiers: tiers.iter().map(|(id, tier)| (id, tier.clone())).collect(),
@@ -174,6 +175,7 @@ impl World {
             is_open: Arc::new(move |ino| opened.is_open(ino)),
             while_unwritten: Arc::new(move |ino, act| written.while_unwritten(ino, act)),
             while_names_stand: Arc::new(move |tier, act| renamed.while_names_stand(tier, act)),
+            while_names_move: Arc::new(move |tier, act| alone.while_names_move(tier, act)),
             host: "vm1".into(),
             defaults: DEFAULTS,
             limits: Default::default(),

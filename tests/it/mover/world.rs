@@ -173,6 +173,7 @@ impl World {
                 true
             }),
             while_names_stand: Arc::new(|_, act| act()),
+            while_names_move: Arc::new(|_, act| act()),
             host: "vm1".into(),
             defaults: Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode: 0o755 },
             limits: Limits::default(),
