@@ -30,7 +30,7 @@ impl Merge<'_> {
             Scope::All { version, .. } => {
                 self.missing_rows(tx, here.id)?;
                 for child in tx.child_places(here.id)? {
-                    if !self.was_found(&child.name) && !tx.is_stage(child.id)? {
+                    if !self.was_found(&child.name) && !is_own(&child) {
                         self.vanish_place(tx, &child)?;
                     }
                 }
@@ -153,6 +153,11 @@ impl Merge<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Whether it is below `.tierfs`, which no listing shows: the stage, and what was moved out of the way.
+fn is_own(place: &PlaceRow) -> bool {
+    place.name.starts_with(b".tierfs/")
 }
 
 impl Tx<'_> {

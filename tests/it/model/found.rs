@@ -43,3 +43,10 @@ fn a_new_file_linked_under_another_home_reaches_both() {
     tell(&[(Create("k/a/b", 0), Go), (Link("k/a/b", "s/a/b"), Go)]);
     tell(&[(Create("s/b/b", 4), Go), (Create("s/a/b", 4), Go), (Link("s/a/b", "k/a/b"), Go)]);
 }
+
+#[test]
+fn an_open_file_keeps_its_name_when_directories_change_places_across_homes() {
+    for _ in 0..20 {
+        tell(&[(Open(0, "h/a/a"), Go), (Rename("k/a", "h/a", Exchange), Go), (Wait, Go)]);
+    }
+}

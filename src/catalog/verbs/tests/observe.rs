@@ -73,6 +73,20 @@ fn reserved_and_impossible_names_are_not_imported() {
 }
 
 #[test]
+fn a_listing_says_nothing_of_what_was_moved_out_of_the_way() {
+    let bed = Bed::new();
+    let root = bed.root(bed.scratch);
+    let moved = bed.catalog.moved_place(bed.scratch).unwrap();
+    let dir = bed.native_dir(Ino::ROOT, "dir");
+    let file = bed.native(dir, "f", 5);
+    let place = bed.catalog.native_place(dir, bed.scratch).unwrap().unwrap();
+    bed.catalog.move_place(place.id, moved.id, b"7").unwrap();
+    everything(&bed, root, &[]);
+    assert_eq!(bed.catalog.places(dir).unwrap()[0].key.to_string(), ".tierfs/moved/7");
+    assert_eq!(bed.lookup(dir, "f"), Some(file));
+}
+
+#[test]
 fn the_same_look_twice_changes_nothing() {
     let bed = Bed::new();
     let place = bed.root(bed.blob);
