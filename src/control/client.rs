@@ -183,8 +183,14 @@ impl Client {
         {
             return ended(process, patience);
         }
-        let waited = self.stream.get_ref().set_read_timeout(Some(patience));
-        waited.is_ok() && matches!(self.stream.fill_buf(), Ok([]))
+        if self.stream.get_ref().set_read_timeout(Some(patience)).is_err() {
+            return false;
+        }
+        match self.stream.fill_buf() {
+            Ok(rest) => rest.is_empty(),
+            // It ended with something of ours unread.
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
     }
 
     /// Where the bytes of `path` are.

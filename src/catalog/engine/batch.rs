@@ -8,8 +8,9 @@
 use crate::catalog::tables::Tx;
 use crate::error::Result;
 use std::sync::Weak;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Verbs in one commit.
 pub(super) const VERBS_MAX: u32 = 256;
@@ -36,31 +37,59 @@ pub(super) enum Waiting {
 
 /// Wakes the thread that commits batches.
 #[derive(Debug)]
-pub(super) struct Alarm(SyncSender<()>);
+pub(super) struct Alarm {
+    bell: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl Alarm {
-    /// Starts the thread; it ends when the alarm is dropped.
+    /// Starts the thread; it has ended when the alarm is dropped.
     ///
     /// # Errors
     /// If there can be no more threads.
     pub(super) fn start<C: Commits + 'static>(engine: Weak<C>) -> Result<Self> {
         let (sender, receiver) = sync_channel(1);
-        std::thread::Builder::new().name("catalog".into()).spawn(move || ring(&engine, &receiver))?;
-        Ok(Self(sender))
+        let thread = std::thread::Builder::new().name("catalog".into());
+        let thread = thread.spawn(move || ring(&engine, &receiver))?;
+        Ok(Self { bell: Some(sender), thread: Some(thread) })
     }
 
     /// A batch has begun.
     pub(super) fn set(&self) {
         // Full: the thread is about to commit anyway.
-        let _ = self.0.try_send(());
+        let _ = self.bell.as_ref().map(|bell| bell.try_send(()));
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        drop(self.bell.take());
+        // It may have the tables open for a moment longer, and who drops a catalog takes it for closed.
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that commits catalog rows panicked");
+        }
+    }
+}
+
+/// Sleeps; false if the alarm was dropped meanwhile.
+fn sleep(pause: Duration, alarms: &Receiver<()>) -> bool {
+    let until = Instant::now() + pause;
+    loop {
+        match alarms.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            // What has begun meanwhile is in the same commit.
+            Ok(()) => {}
+            Err(RecvTimeoutError::Timeout) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
     }
 }
 
 fn ring<C: Commits>(engine: &Weak<C>, alarms: &Receiver<()>) {
     while alarms.recv().is_ok() {
         let mut pause = LONGEST;
-        loop {
-            std::thread::sleep(pause);
+        while sleep(pause, alarms) {
             let Some(engine) = engine.upgrade() else { return };
             pause = match engine.commit_batch() {
                 Waiting::Nothing => break,

@@ -140,37 +140,37 @@ impl Tier for Remote {
         Ok(body.chain(futures::stream::iter(broken)).boxed())
     }
     fn capabilities(&self) -> Capabilities {
-        unimplemented!()
+        unreachable!("data asks for no capabilities")
     }
     async fn probe(&self) -> Result<()> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn head(&self, _: &Key) -> Result<Object> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn list(&self, _: &Key, _: &[u8], _: Option<Cursor>, _: usize) -> Result<Page> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn put(&self, _: &Key, _: Bytes, _: &Attrs, _: &Condition) -> Result<Version> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn put_special(&self, _: &Key, _: &Special, _: &Attrs, _: &Condition) -> Result<Version> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn upload(&self, _: &Key, _: u64) -> Result<Box<dyn Upload>> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn delete(&self, _: &Key, _: &Condition) -> Result<()> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn copy(&self, _: &Key, _: &Version, _: &Key, _: &Attrs, _: &Condition) -> Result<Version> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn set_attrs(&self, _: &Key, _: &Version, _: &Attrs) -> Result<Version> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn usage(&self) -> Result<Usage> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     fn resident(&self) -> Option<&dyn Resident> {
         None
@@ -285,7 +285,7 @@ impl Resident for Directory {
     fn set_attr_open(&self, file: &File, change: &AttrChange) -> Result<()> {
         match change.mtime {
             Some(TimeChange::To(time)) => self.after(file.set_modified(SystemTime::from(time))),
-            _ => unimplemented!(),
+            _ => Err(Kind::Unsupported.into()),
         }
     }
     fn sync_directory(&self, key: &Key) -> Result<()> {
@@ -307,25 +307,25 @@ impl Resident for Directory {
         Ok(Page { entries, next, hidden: 0 })
     }
     fn make(&self, _: &Key, _: &Special, _: u32) -> Result<()> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     fn link(&self, _: &Key, _: &Key) -> Result<()> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     fn set_xattr(&self, _: &Key, _: &[u8], _: Option<&[u8]>) -> Result<()> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     fn xattrs(&self, _: &Key) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     fn device(&self) -> u64 {
         0
     }
     fn native_path(&self, _: &Key) -> Result<std::path::PathBuf> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     fn usage(&self) -> Result<Usage> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
 }
 
@@ -338,40 +338,40 @@ impl Tier for Directory {
         "fake://directory".into()
     }
     fn capabilities(&self) -> Capabilities {
-        unimplemented!()
+        unreachable!("data asks for no capabilities")
     }
     async fn probe(&self) -> Result<()> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn head(&self, _: &Key) -> Result<Object> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn list(&self, _: &Key, _: &[u8], _: Option<Cursor>, _: usize) -> Result<Page> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn read(&self, _: &Key, _: Range<u64>, _: &Version) -> Result<ByteStream> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn put(&self, _: &Key, _: Bytes, _: &Attrs, _: &Condition) -> Result<Version> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn put_special(&self, _: &Key, _: &Special, _: &Attrs, _: &Condition) -> Result<Version> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn upload(&self, _: &Key, _: u64) -> Result<Box<dyn Upload>> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn delete(&self, _: &Key, _: &Condition) -> Result<()> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn copy(&self, _: &Key, _: &Version, _: &Key, _: &Attrs, _: &Condition) -> Result<Version> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn set_attrs(&self, _: &Key, _: &Version, _: &Attrs) -> Result<Version> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     async fn usage(&self) -> Result<Usage> {
-        unimplemented!()
+        Err(Kind::Unsupported.into())
     }
     fn resident(&self) -> Option<&dyn Resident> {
         Some(self)
