@@ -106,6 +106,9 @@ impl Config {
             revalidate: rule.revalidate,
             settle: rule.settle,
             order: rule.order,
+            order_by: rule.order_by.clone(),
+            hold: rule.hold.clone(),
+            hold_max: rule.hold_max,
             conflict: rule.conflict,
         });
         Rules::new(specs.collect())

@@ -13,6 +13,7 @@ mod lose;
 mod moved;
 mod observe;
 mod places;
+mod preserve;
 mod read;
 mod rename;
 mod steps;
@@ -22,6 +23,8 @@ mod vanish;
 
 #[cfg(test)]
 mod tests;
+
+pub use preserve::copied_name;
 
 use super::engine::{Engine, Location, ids, open};
 use super::schema;

@@ -9,7 +9,7 @@
 
 mod claim;
 
-use crate::data::copy::copy_file;
+use crate::data::copy::{clone_file, copy_file};
 use crate::data::local::{FILE_MODE, Local};
 use crate::data::owner::Owner;
 use crate::data::reader::Reader;
@@ -246,6 +246,19 @@ impl StageStore {
     pub fn copy_from_file(&self, name: &[u8], from: &File) -> Result<()> {
         let to = self.new_copy(name)?;
         copy_file(from, &to).or_else(|error| self.drop_copy(name, error))
+    }
+
+    /// Makes the `.copy` of `name` share the blocks of `from`; false, and no `.copy`, where the file system can't.
+    ///
+    /// # Errors
+    /// As the file systems say.
+    pub fn clone_from_file(&self, name: &[u8], from: &File) -> Result<bool> {
+        let to = self.new_copy(name)?;
+        let cloned = clone_file(from, &to);
+        if !cloned {
+            self.local()?.remove(&self.copy_path(name)?)?;
+        }
+        Ok(cloned)
     }
 
     /// Copies all that `reader` reads to the `.copy` of `name`.

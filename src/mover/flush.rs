@@ -4,6 +4,7 @@
 use crate::catalog::{Step, StepKind, WriteState};
 use crate::error::{Kind, Result};
 use crate::mover::context::Context;
+use crate::mover::jobs;
 use crate::types::{Ino, Seq};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -78,19 +79,34 @@ pub(crate) fn close_inherited(context: &Context, scope: &FlushScope) -> Result<(
     Ok(())
 }
 
+/// What becomes of names in the scope that are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// They are committed as they are.
+    Ends,
+    /// They go on being held.
+    Stays,
+}
+
 /// What `scope` has to wait for now.
-pub(crate) fn targets(context: &Context, scope: &FlushScope) -> Result<Targets> {
+pub(crate) fn targets(context: &Context, scope: &FlushScope, hold: Hold) -> Result<Targets> {
     let scope = Scope::new(scope);
     let mut targets = Targets::default();
     each_step(context, |step| {
         if scope.covers(context, step)? {
             targets.domains.insert(step.domain.clone(), step.seq);
+            if let Some(ino) = step.what.ino().filter(|_| hold == Hold::Ends)
+                && jobs::is_held(context, step)?
+            {
+                context.released.lock().insert(ino);
+            }
         }
         Ok(())
     })?;
     let domains = std::mem::take(&mut targets.domains);
     each_step(context, |step| {
-        if domains.get(&step.domain).is_some_and(|last| *last >= step.seq) {
+        let is_before = domains.get(&step.domain).is_some_and(|last| *last >= step.seq);
+        if is_before && (scope.covers(context, step)? || !jobs::is_held(context, step)?) {
             targets.count(context, step)?;
         }
         Ok(())
@@ -158,8 +174,8 @@ impl Scope {
         };
         let deep = matches!(self, Self::Under(_));
         match &step.what {
-            StepKind::Reconcile(ino) if wanted.contains(ino) => Ok(true),
-            StepKind::Reconcile(ino) if deep => {
+            StepKind::Reconcile(ino) | StepKind::Preserved(ino, _) if wanted.contains(ino) => Ok(true),
+            StepKind::Reconcile(ino) | StepKind::Preserved(ino, _) if deep => {
                 for (parent, _) in context.catalog.names(*ino)? {
                     if is_under(context, parent, wanted)? {
                         return Ok(true);
@@ -167,7 +183,7 @@ impl Scope {
                 }
                 Ok(false)
             }
-            StepKind::Reconcile(_) => Ok(false),
+            StepKind::Reconcile(_) | StepKind::Preserved(..) => Ok(false),
             StepKind::Delete { place, .. } => match found(context.catalog.place(*place))? {
                 // A key below a directory that is gone: nobody can say whose it was, so wait for it.
                 Some(place) => place.ino.map_or(Ok(true), |dir| is_under(context, dir, wanted)),

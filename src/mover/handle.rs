@@ -3,7 +3,7 @@
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::engine::{Event, FlushRequest};
-use crate::mover::flush::{self, FlushReport, FlushScope, PROGRESS_EVERY, Progress};
+use crate::mover::flush::{self, FlushReport, FlushScope, Hold, PROGRESS_EVERY, Progress};
 use crate::mover::status::MoverStatus;
 use crate::policy::placement::Rules;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl MoverHandle {
             .context
             .blocking(move |context| {
                 flush::close_inherited(context, &scope)?;
-                flush::targets(context, &scope)
+                flush::targets(context, &scope, Hold::Ends)
             })
             .await?;
         let open = targets.open.clone();
@@ -87,7 +87,8 @@ impl MoverHandle {
     /// # Errors
     /// If the catalog fails.
     pub async fn pending(&self, scope: FlushScope) -> Result<FlushReport> {
-        let targets = self.context.blocking(move |context| flush::targets(context, &scope)).await?;
+        let targets =
+            self.context.blocking(move |context| flush::targets(context, &scope, Hold::Stays)).await?;
         let progress =
             Progress { files_total: targets.files, bytes_total: targets.bytes, ..Progress::default() };
         let complete = targets.files == 0;

@@ -69,17 +69,20 @@ impl Catalog {
         })
     }
 
-    /// The close row: state `ClosedOpen`, size and times, and a reconcile step at the end of `domain`'s order (an existing step of the inode keeps its place if
-    /// it was closed and uncommitted before). A file without names is closed without a step: sequence 0.
+    /// The close row: state `ClosedOpen`, size and times, and a reconcile step at the end of `domain`'s order; an existing step of a file that was closed and
+    /// uncommitted before keeps its place, unless anything was queued behind it: what is closed now may depend on that. A file without names is closed
+    /// without a step: sequence 0.
     pub fn close(&self, ino: Ino, content: Content, domain: &str) -> Result<Seq> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
             inode.take_content(content);
             inode.state = WriteState::ClosedOpen;
             tx.update_inode(&inode)?;
-            let closed_before = tx.reconcile_step(ino)?.is_some_and(|(_, content)| content);
-            // Until it is clean, no run finishes a content step.
-            let order = if closed_before { Order::KeepQuietly } else { Order::End };
+            let order = match tx.reconcile_step(ino)?.filter(|step| step.content) {
+                // Until it is clean, no run finishes a content step.
+                Some(step) if !tx.is_followed(&step)? => Order::KeepQuietly,
+                _ => Order::End,
+            };
             tx.queue_reconcile(ino, domain, Why::Content, order)
         })
     }
@@ -97,8 +100,8 @@ impl Catalog {
         })
     }
 
-    /// A write-open that changed nothing: back to the last generation with a home copy; the staged row is dropped and answered
-    /// for removal. Only if some non-staged replica has the generation before.
+    /// A write-open that changed nothing: back to the last generation, which home has or which was preserved; the staged row is dropped and
+    /// answered for removal. Only if there is such a generation.
     pub fn revert_write(&self, ino: Ino) -> Result<Option<Replica>> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
@@ -106,12 +109,16 @@ impl Catalog {
             let Some(row) = tx.staged(&inode, |_| inode.state == WriteState::Writing)? else {
                 return Ok(None);
             };
-            if before.0 == 0 || !tx.holds(ino, before)? {
+            let preserved = tx.preserved_step(ino, before)?.is_some() && tx.preserved(ino, before)?.is_some();
+            if before.0 == 0 || !(preserved || tx.holds(ino, before)?) {
                 return Ok(None);
             }
             tx.delete_replica(row.place, &row.name)?;
             inode.generation = before;
-            inode.state = WriteState::Clean;
+            inode.state = if preserved { WriteState::Closed } else { WriteState::Clean };
+            if preserved {
+                tx.restore_step(ino, before)?;
+            }
             tx.update_inode(&inode)?;
             tx.wake();
             tx.to_replica(row).map(Some)

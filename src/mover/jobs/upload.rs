@@ -10,7 +10,7 @@ use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, conflict};
 use crate::mover::status::Counters;
 use crate::tier::{Access, ContentId, Tier, Upload};
-use crate::types::{Generation, Invalidation, Key, Version};
+use crate::types::{Generation, Ino, Invalidation, Key, Version};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::BTreeMap;
@@ -95,6 +95,11 @@ impl Sealed {
         &self.version
     }
 
+    /// Which content it is.
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
+    }
+
     /// Equal for every attempt to send these bytes, after a restart too. The generation tells apart what was written within one tick
     /// of a tier's clock.
     fn content(&self) -> ContentId {
@@ -172,7 +177,12 @@ pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &
     Ok(Act::Upload { upload, blocks })
 }
 
-async fn send_blocks(context: &Arc<Context>, sealed: &Arc<Sealed>, upload: &Arc<dyn Upload>) -> Result<u64> {
+/// Sends all blocks that are not there yet; answers how many make the whole.
+pub(crate) async fn send_blocks(
+    context: &Arc<Context>,
+    sealed: &Arc<Sealed>,
+    upload: &Arc<dyn Upload>,
+) -> Result<u64> {
     let block = upload.block_size().max(1);
     let blocks = sealed.size.div_ceil(block);
     let there = if blocks < RESUMED_FROM { BTreeMap::new() } else { upload.resume(sealed.content()).await? };
@@ -228,24 +238,48 @@ pub(crate) async fn may_commit(
 ) -> Flow<()> {
     let same = sealed.holds(context).await?;
     let Some(now) = found(context.catalog.inode(before.attr.ino))? else { return Err(Halt::Again) };
-    if matches!(now.state, WriteState::Writing | WriteState::ClosedOpen) {
-        return Err(Halt::Open);
+    match now.state {
+        WriteState::Writing => return Err(Halt::Reopened),
+        WriteState::ClosedOpen => return Err(Halt::Open),
+        WriteState::Closed | WriteState::Clean => {}
     }
     if !same {
-        return Err(Halt::Failed(Error::new(
-            Kind::Busy,
-            format!("{} changed while it was uploaded (still mapped?)", sealed.key),
-        )));
+        return Err(changed(sealed));
     }
-    let Some(dir) = target.place.ino else { return Err(Halt::Again) };
-    let native = context.catalog.native_place(dir, target.place.tier)?.map(|place| place.id);
-    let names = context.catalog.names(before.attr.ino)?;
-    let named = names.iter().any(|(parent, name)| *parent == dir && *name == target.name);
-    if now.generation != before.generation || !named || native != Some(target.place.id) {
+    if now.generation != before.generation {
         return Err(Halt::Again);
     }
+    is_native(context, before.attr.ino, target)?;
     note_size(context, &now, sealed.size)?;
     Ok(())
+}
+
+/// Whether what was sent of an older generation may become visible: the bytes held still, and the key is still one that the
+/// file should have.
+pub(crate) async fn may_show(
+    context: &Arc<Context>,
+    sealed: &Arc<Sealed>,
+    ino: Ino,
+    target: &Target,
+) -> Flow<()> {
+    if !sealed.holds(context).await? {
+        return Err(changed(sealed));
+    }
+    is_native(context, ino, target)
+}
+
+fn changed(sealed: &Sealed) -> Halt {
+    let text = format!("{} changed while it was uploaded (still mapped?)", sealed.key);
+    Halt::Failed(Error::new(Kind::Busy, text))
+}
+
+/// The key is one that the file should have, now.
+fn is_native(context: &Context, ino: Ino, target: &Target) -> Flow<()> {
+    let Some(dir) = target.place.ino else { return Err(Halt::Again) };
+    let native = context.catalog.native_place(dir, target.place.tier)?.map(|place| place.id);
+    let names = found(context.catalog.names(ino))?.unwrap_or_default();
+    let named = names.iter().any(|(parent, name)| *parent == dir && *name == target.name);
+    if named && native == Some(target.place.id) { Ok(()) } else { Err(Halt::Again) }
 }
 
 /// A mapping may have outlived the last close: what was sealed is the truth, and stat must say so.

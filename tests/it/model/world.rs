@@ -69,6 +69,9 @@ fn rules(Ids(scratch, share, blob): Ids) -> Rules {
         revalidate: Some(WINDOW),
         settle: Duration::from_secs(2),
         order: Order::default(),
+        order_by: None,
+        hold: Vec::new(),
+        hold_max: Duration::MAX,
         conflict: Conflict::default(),
     };
     let rules = vec![

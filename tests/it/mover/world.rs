@@ -97,6 +97,9 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         revalidate: None,
         settle: Duration::from_secs(2),
         order: if pattern == "loose/**" { Order::None } else { Order::Strict },
+        order_by: None,
+        hold: Vec::new(),
+        hold_max: Duration::MAX,
         conflict: Conflict::KeepBoth,
     };
     Rules::new(vec![
@@ -370,7 +373,9 @@ impl World {
         let ((parent, name), (new_parent, new_name)) = (self.parent(from), self.parent(to));
         let domain = Some(self.domain(to));
         let (moves, writers, now) = (vec![], self.writers, self.now());
-        let plan = RenamePlan { parent, name, new_parent, new_name, mode, moves, domain, writers, now };
+        let follows = None;
+        let plan =
+            RenamePlan { parent, name, new_parent, new_name, mode, moves, domain, follows, writers, now };
         let intent = self.catalog.begin_rename(&plan).unwrap();
         let renamed = self.catalog.finish_rename(intent, &plan).unwrap();
         if let Some(lost) = renamed.replaced.filter(|lost| lost.nlink == 0) {

@@ -24,8 +24,13 @@ fn a_closed_file_is_taken_back_under_the_same_stage_file_and_step() {
     let back = bed.catalog.begin_write(ino, bed.scratch).unwrap();
     assert_eq!((&back.key, back.generation), (&before.key, Generation(2)));
     assert_eq!(bed.catalog.begin_write(ino, bed.scratch).unwrap(), back);
-    bed.closed(Ino::ROOT, "g");
     assert_eq!(bed.catalog.close(ino, bed.content(1), "d").unwrap(), seq);
+    bed.catalog.begin_write(ino, bed.scratch).unwrap();
+    bed.closed(Ino::ROOT, "g");
+    let last = bed.steps().last().unwrap().seq;
+    let now = bed.catalog.close(ino, bed.content(2), "d").unwrap();
+    assert!(now > last, "what is closed now may speak of what was closed meanwhile");
+    assert_eq!(bed.steps().len(), 2);
 }
 
 #[test]
