@@ -278,6 +278,8 @@ pub struct Step {
     pub queued_at: Timestamp,
     /// When it was last queued anew (wall time): settle counts from here.
     pub renewed_at: Timestamp,
+    /// It stands for a close: that is its place in the order.
+    pub content: bool,
     /// A rename queued it.
     pub moved: bool,
     /// Rules of whose domains all that was queued before must be done first (see [`RenamePlan::follows`]).

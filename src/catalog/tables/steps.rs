@@ -28,7 +28,7 @@ pub(in crate::catalog) enum Why {
 
 macro_rules! columns {
     () => {
-        "seq, kind, ino, place, name, domain, queued_at, attempts, not_before, error, blocked, generation, renewed_at, moved, follows"
+        "seq, kind, ino, place, name, domain, queued_at, attempts, not_before, error, blocked, generation, renewed_at, moved, follows, content"
     };
 }
 
@@ -45,6 +45,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Step> {
         domain: row.get(5)?,
         queued_at: Timestamp(row.get(6)?),
         renewed_at: Timestamp(row.get(12)?),
+        content: row.get(15)?,
         moved: row.get(13)?,
         follows: row.get(14)?,
         attempts: row.get(7)?,
@@ -169,6 +170,16 @@ impl Tx<'_> {
             params![seq, kind, ino.0.cast_signed(), place, name, domain, content, queued_at.0, self.now().0],
         )?;
         Ok(Seq(seq.cast_unsigned()))
+    }
+
+    /// A closed file is written again. If nothing waits for it, the next close gives it its place in the order.
+    pub(in crate::catalog) fn take_back_step(&self, ino: Ino) -> Result<()> {
+        if let Some(step) = self.reconcile_step(ino)?.filter(|step| step.content)
+            && !self.is_followed(&step)?
+        {
+            self.execute("UPDATE step SET content = 0 WHERE seq = ?1", [step.seq])?;
+        }
+        Ok(())
     }
 
     /// The step was queued by a rename; steps behind it wait for what `follows` names too.

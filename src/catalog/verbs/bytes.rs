@@ -38,7 +38,7 @@ impl Catalog {
     }
 
     /// A write-open of a file whose home is elsewhere. Starts generation + 1 on `stage`. If the newest generation is already staged on `stage`,
-    /// the same stage file is taken back under the new generation (the step keeps its place); else a new row is made, named by [`stage_name`].
+    /// the same stage file is taken back under the new generation (the step keeps its place if anything waits for it); else a new row is made, named by [`stage_name`].
     /// Answers the staged replica; its file may have to be made. While the file is being written already, answers the row there is.
     ///
     /// [`stage_name`]: crate::catalog::stage_name
@@ -57,7 +57,10 @@ impl Catalog {
             }
             let next = inode.generation.next();
             let mut row = match there {
-                Some(row) => row,
+                Some(row) => {
+                    tx.take_back_step(ino)?;
+                    row
+                }
                 None => tx.staged_row(stage, ino, next)?,
             };
             row.generation = next.0;
@@ -69,19 +72,22 @@ impl Catalog {
         })
     }
 
-    /// The close row: state `ClosedOpen`, size and times, and a reconcile step at the end of `domain`'s order; an existing step of a file that was closed and
-    /// uncommitted before keeps its place, unless anything was queued behind it: what is closed now may depend on that. A file without names is closed
+    /// The close row: state `ClosedOpen`, size and times, and a reconcile step at the end of `domain`'s order. The step of a file that was closed and taken back
+    /// while others waited for it keeps its place, and so does that of one closed again with nothing queued behind it. A file without names is closed
     /// without a step: sequence 0.
     pub fn close(&self, ino: Ino, content: Content, domain: &str) -> Result<Seq> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
+            let again = inode.state == WriteState::ClosedOpen;
             inode.take_content(content);
             inode.state = WriteState::ClosedOpen;
             tx.update_inode(&inode)?;
             let order = match tx.reconcile_step(ino)?.filter(|step| step.content) {
+                // What is closed now may speak of what was closed meanwhile.
+                Some(step) if again && tx.is_followed(&step)? => Order::End,
                 // Until it is clean, no run finishes a content step.
-                Some(step) if !tx.is_followed(&step)? => Order::KeepQuietly,
-                _ => Order::End,
+                Some(_) => Order::KeepQuietly,
+                None => Order::End,
             };
             tx.queue_reconcile(ino, domain, Why::Content, order)
         })

@@ -45,7 +45,7 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
         directory::reconcile(context, subject, step).await?;
         return Ok(0);
     }
-    not_open(subject)?;
+    not_open(subject, step)?;
     if is_open_elsewhere(context, subject)? {
         return Err(Halt::Open);
     }
@@ -53,7 +53,7 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
     for name in &subject.names {
         // Under an earlier name the bytes may have left the stage.
         let Some(now) = Subject::look(context, subject.ino())? else { return Err(Halt::Again) };
-        not_open(&now)?;
+        not_open(&now, step)?;
         let mut target = name.target(context, &step.domain).await?;
         bytes += bring(context, &now, &mut target, step).await?;
     }
@@ -100,10 +100,10 @@ fn has_content(replica: &Replica) -> bool {
     replica.generation.0 != 0 && replica.version.is_some()
 }
 
-fn not_open(subject: &Subject) -> Flow<()> {
+fn not_open(subject: &Subject, step: &Step) -> Flow<()> {
     match subject.inode.state {
-        WriteState::Writing => Err(Halt::Reopened),
-        WriteState::ClosedOpen => Err(Halt::Open),
+        WriteState::Writing if !step.content => Err(Halt::Reopened),
+        WriteState::Writing | WriteState::ClosedOpen => Err(Halt::Open),
         WriteState::Closed | WriteState::Clean => Ok(()),
     }
 }

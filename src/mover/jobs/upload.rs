@@ -238,10 +238,8 @@ pub(crate) async fn may_commit(
 ) -> Flow<()> {
     let same = sealed.holds(context).await?;
     let Some(now) = found(context.catalog.inode(before.attr.ino))? else { return Err(Halt::Again) };
-    match now.state {
-        WriteState::Writing => return Err(Halt::Reopened),
-        WriteState::ClosedOpen => return Err(Halt::Open),
-        WriteState::Closed | WriteState::Clean => {}
+    if matches!(now.state, WriteState::Writing | WriteState::ClosedOpen) {
+        return Err(Halt::Again);
     }
     if !same {
         return Err(changed(sealed));

@@ -85,7 +85,7 @@ pub struct World {
 pub const HOUR: Duration = Duration::from_secs(3600);
 
 /// `native/**` and `native2/**` live on scratch, `kept/**` on Blob with hot copies on scratch, `loose/**` on Blob without
-/// order, the rest on Blob.
+/// order, `barrier/**` with barriers, `runs/**` with an order for each run and names that are held, the rest on Blob.
 fn rules(scratch: TierId, blob: TierId) -> Rules {
     let rule = |index, pattern: &str, home, hot: &[TierId]| Rule {
         index,
@@ -96,10 +96,14 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         promote: Promote::Never,
         revalidate: None,
         settle: Duration::from_secs(2),
-        order: if pattern == "loose/**" { Order::None } else { Order::Strict },
-        order_by: None,
-        hold: Vec::new(),
-        hold_max: Duration::MAX,
+        order: match pattern {
+            "loose/**" => Order::None,
+            "barrier/**" => Order::Barrier,
+            _ => Order::Strict,
+        },
+        order_by: (pattern == "runs/**").then(|| "runs/*".into()),
+        hold: if pattern == "runs/**" { vec!["**/*.tmp".into(), "**/tmp-*/**".into()] } else { Vec::new() },
+        hold_max: HOUR,
         conflict: Conflict::KeepBoth,
     };
     Rules::new(vec![
@@ -108,7 +112,9 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         rule(2, "kept/**", blob, &[scratch]),
         rule(3, "other/**", blob, &[]),
         rule(4, "loose/**", blob, &[]),
-        rule(5, "**", blob, &[]),
+        rule(5, "barrier/**", blob, &[]),
+        rule(6, "runs/**", blob, &[]),
+        rule(7, "**", blob, &[]),
     ])
     .expect("good rules")
 }
@@ -373,7 +379,11 @@ impl World {
         let ((parent, name), (new_parent, new_name)) = (self.parent(from), self.parent(to));
         let domain = Some(self.domain(to));
         let (moves, writers, now) = (vec![], self.writers, self.now());
-        let follows = None;
+        let moves_directory = self.lookup(from).is_some_and(|inode| inode.attr.kind == FileKind::Directory);
+        let domains = rules(self.scratch_id, self.blob_id);
+        let (source, target) = (Key::parse(from).unwrap(), Key::parse(to).unwrap());
+        let follows = moves_directory.then(|| domains.domains_below(&source, &target)).flatten();
+        let domain = if moves_directory { Some(domains.directory_domain(&target)) } else { domain };
         let plan =
             RenamePlan { parent, name, new_parent, new_name, mode, moves, domain, follows, writers, now };
         let intent = self.catalog.begin_rename(&plan).unwrap();
