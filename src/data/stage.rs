@@ -245,7 +245,7 @@ impl StageStore {
     /// As the file systems say; no `.copy` is left then.
     pub fn copy_from_file(&self, name: &[u8], from: &File) -> Result<()> {
         let to = self.new_copy(name)?;
-        copy_file(from, &to).or_else(|error| self.drop_copy(name, error))
+        copy_file(from, &to).or_else(|error| self.fail_copy(name, error))
     }
 
     /// Makes the `.copy` of `name` share the blocks of `from`; false, and no `.copy`, where the file system can't.
@@ -256,7 +256,7 @@ impl StageStore {
         let to = self.new_copy(name)?;
         let cloned = clone_file(from, &to);
         if !cloned {
-            self.local()?.remove(&self.copy_path(name)?)?;
+            self.drop_copy(name)?;
         }
         Ok(cloned)
     }
@@ -272,7 +272,7 @@ impl StageStore {
             Ok(()) => Ok(()),
             Err(error) => {
                 let owned = name.to_vec();
-                self.blocking(move |store| store.drop_copy(&owned, error)).await
+                self.blocking(move |store| store.fail_copy(&owned, error)).await
             }
         }
     }
@@ -316,8 +316,16 @@ impl StageStore {
         self.local()?.create(&key, FILE_MODE)
     }
 
-    fn drop_copy(&self, name: &[u8], error: Error) -> Result<()> {
-        if let Err(second) = self.local()?.remove(&self.copy_path(name)?) {
+    /// Removes the `.copy` of `name`.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn drop_copy(&self, name: &[u8]) -> Result<()> {
+        self.local()?.remove(&self.copy_path(name)?)
+    }
+
+    fn fail_copy(&self, name: &[u8], error: Error) -> Result<()> {
+        if let Err(second) = self.drop_copy(name) {
             tracing::debug!(error = %second, "a broken copy stays until the next try");
         }
         Err(error)

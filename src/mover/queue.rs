@@ -154,6 +154,8 @@ struct Held {
     until: Option<Timestamp>,
     /// They are to be looked at again, from this step on.
     again: Option<Seq>,
+    /// The same after the scan under way.
+    then: Option<Seq>,
 }
 
 impl Held {
@@ -163,9 +165,20 @@ impl Held {
     }
 
     fn look_again(&mut self) {
-        let first = self.first.take();
-        self.again = self.again.into_iter().chain(first).min();
+        self.again = self.again.into_iter().chain(self.take()).min();
+    }
+
+    fn look_again_then(&mut self) {
+        self.then = self.then.into_iter().chain(self.take()).min();
+    }
+
+    fn take(&mut self) -> Option<Seq> {
         self.until = None;
+        self.first.take()
+    }
+
+    fn end_scan(&mut self, from: Seq) {
+        self.again = self.again.filter(|first| from >= *first).into_iter().chain(self.then.take()).min();
     }
 }
 
@@ -232,7 +245,7 @@ impl Queue {
             return;
         }
         if is_new && item.names == Names::Moved {
-            self.held.look_again();
+            self.held.look_again_then();
         }
         if !self.domains.contains_key(&item.domain) && self.domains.len() >= self.limits.domains {
             self.overflow_in_scan.get_or_insert(item.seq);
@@ -269,8 +282,8 @@ impl Queue {
             (Some(known), _) if !complete || from >= known => Some(known),
             (_, found) => found,
         };
-        if complete && self.held.again.is_some_and(|first| from < first) {
-            self.held.again = None;
+        if complete {
+            self.held.end_scan(from);
         }
         self.news &= !complete;
         self.domains.retain(|_, domain| domain.more || !domain.entries.is_empty());

@@ -11,17 +11,18 @@ use crate::types::{Generation, Ino, TierId};
 const COPIED: &[u8] = b".closed";
 
 impl Catalog {
-    /// Whether the newest generation of `ino` is closed and staged, and something was queued behind it in its order domain: who writes the
-    /// file again must leave it those bytes.
+    /// Whether the newest generation of `ino` is closed (though it may still be open) and staged, and something was queued behind it in its order
+    /// domain: who writes the file again must leave it those bytes.
     pub fn is_followed(&self, ino: Ino) -> Result<bool> {
         self.engine.read(|tx| Ok(tx.followed(ino)?.is_some()))
     }
 
-    /// Starts the next generation of such a file in a new stage file on `stage`, which has to be made; answers its row. None if it is no such file
-    /// (any more).
+    /// Starts the next generation of such a file, which is not open, in a new stage file on `stage`, which has to be made; answers its row. None if it
+    /// is no such file (any more).
     pub fn begin_apart(&self, ino: Ino, stage: TierId) -> Result<Option<Replica>> {
         self.engine.write(|tx| {
-            let Some((inode, _, seq)) = tx.followed(ino)? else { return Ok(None) };
+            let followed = tx.followed(ino)?.filter(|(inode, ..)| inode.state == WriteState::Closed);
+            let Some((inode, _, seq)) = followed else { return Ok(None) };
             let row = tx.staged_row(stage, ino, inode.generation.next())?;
             tx.put_replica(&row)?;
             tx.preserve_step(seq, inode.generation.0)?;
@@ -67,9 +68,8 @@ pub fn copied_name(ino: Ino, generation: Generation) -> Vec<u8> {
 impl Tx<'_> {
     /// The inode, its staged row and the number of its step, if it is closed and followed.
     fn followed(&self, ino: Ino) -> Result<Option<(Inode, ReplicaRow, i64)>> {
-        let Some(inode) = self.find_inode(ino)?.filter(|inode| inode.state == WriteState::Closed) else {
-            return Ok(None);
-        };
+        let is_closed = |inode: &Inode| matches!(inode.state, WriteState::Closed | WriteState::ClosedOpen);
+        let Some(inode) = self.find_inode(ino)?.filter(is_closed) else { return Ok(None) };
         let Some(step) = self.reconcile_step(ino)?.filter(|step| step.content) else { return Ok(None) };
         if !self.is_followed(&step)? {
             return Ok(None);

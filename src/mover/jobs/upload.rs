@@ -56,7 +56,13 @@ pub(crate) async fn seal(context: &Arc<Context>, replica: &Replica) -> Flow<Seal
     };
     match sealed {
         Ok(sealed) if replica.staged || replica.version.as_ref() == Some(&sealed.version) => Ok(sealed),
-        Err(error) if error.kind() == Kind::NotFound && replica.staged => Err(lost(context, replica, error)),
+        Err(error) if error.kind() == Kind::NotFound && replica.staged => {
+            if is_wanted(context, replica)? {
+                Err(lost(context, replica, error))
+            } else {
+                Err(Halt::Again)
+            }
+        }
         Err(error) if error.kind() != Kind::NotFound => Err(error.into()),
         // Somebody else changed or removed the source behind our back.
         _ => {
@@ -65,6 +71,16 @@ pub(crate) async fn seal(context: &Arc<Context>, replica: &Replica) -> Flow<Seal
             Err(Halt::Again)
         }
     }
+}
+
+/// Whether a staged file should be there: nobody has deleted or committed it meanwhile.
+fn is_wanted(context: &Context, replica: &Replica) -> Result<bool> {
+    let has_names = match replica.ino {
+        Some(ino) => found(context.catalog.names(ino))?.is_some_and(|names| !names.is_empty()),
+        None => false,
+    };
+    let now = context.catalog.replica_at(replica.place, &replica.name)?;
+    Ok(has_names && now.is_some_and(|now| now.ino == replica.ino && now.generation == replica.generation))
 }
 
 fn lost(context: &Context, replica: &Replica, error: Error) -> Halt {
