@@ -184,11 +184,13 @@ impl Scope {
                 Ok(false)
             }
             StepKind::Reconcile(_) | StepKind::Preserved(..) => Ok(false),
-            StepKind::Delete { place, .. } => match found(context.catalog.place(*place))? {
-                // A key below a directory that is gone: nobody can say whose it was, so wait for it.
-                Some(place) => place.ino.map_or(Ok(true), |dir| is_under(context, dir, wanted)),
-                None => Ok(true),
-            },
+            StepKind::Delete { place, .. } | StepKind::Replaced { place, .. } => {
+                match found(context.catalog.place(*place))? {
+                    // A key below a directory that is gone: nobody can say whose it was, so wait for it.
+                    Some(place) => place.ino.map_or(Ok(true), |dir| is_under(context, dir, wanted)),
+                    None => Ok(true),
+                }
+            }
         }
     }
 }
