@@ -10,6 +10,8 @@ use crate::types::{Attrs, FileKind, Ino, Key, TierId};
 const FACTS: &[u8] = b"user.tierfs.";
 /// Linux' XATTR_SIZE_MAX.
 const VALUE_MAX: usize = 65_536;
+/// All attributes of a file, names and values: one of the largest, or many. More names than this listxattr(2) could not show.
+const ALL_MAX: usize = VALUE_MAX + 256;
 
 impl Vfs {
     /// Value of one attribute.
@@ -96,13 +98,16 @@ impl Vfs {
         self.change_xattr(&inode, name, Some(value))
     }
 
-    /// Says now that home can't carry an attribute, rather than later when nobody asks.
+    /// Says now that there is no room or that home can't carry an attribute, rather than later when nobody asks.
     fn check_carried(&self, inode: &Inode, name: &[u8], value: &[u8]) -> Result<()> {
         let ino = inode.attr.ino;
         let home = self.parts.tiers.get(self.rule(&self.some_path(ino)?).home)?;
         let mut xattrs = self.catalog().xattrs(ino)?;
         xattrs.retain(|(known, _)| known != name);
         xattrs.push((name.to_vec(), value.to_vec()));
+        if xattrs.iter().map(|(name, value)| name.len() + 1 + value.len()).sum::<usize>() > ALL_MAX {
+            return Err(Error::new(Kind::NoSpace, "a file's extended attributes have 64 KiB in all"));
+        }
         let attrs = Attrs {
             mode: Some(inode.attr.mode),
             uid: Some(inode.attr.uid),
@@ -136,7 +141,9 @@ impl Vfs {
             return Err(Error::new(Kind::NotPermitted, "user.tierfs.* are facts, not settings"));
         }
         check_space(name)?;
-        self.learn_xattrs(ino, name)?;
+        if self.catalog().xattr(ino, name)?.is_none() {
+            self.learn_xattrs(ino, name)?;
+        }
         self.catalog().inode(ino)
     }
 
