@@ -5,9 +5,14 @@ use super::{Caller, Vfs};
 use crate::catalog::Inode;
 use crate::error::{Error, Kind, Result};
 use crate::types::{Attrs, FileKind, Ino, Key, TierId};
+use std::path::Path;
+use std::sync::LazyLock;
 
 /// Prefix of the facts.
 const FACTS: &[u8] = b"user.tierfs.";
+/// SELinux' label. Where there is no SELinux the kernel asks for it whenever a program does, and `ls -l` does so for every file until it is
+/// told that there are none.
+const LABEL: &[u8] = b"security.selinux";
 /// Linux' XATTR_SIZE_MAX.
 const VALUE_MAX: usize = 65_536;
 /// All attributes of a file, names and values: one of the largest, or many. More names than this listxattr(2) could not show.
@@ -27,7 +32,9 @@ impl Vfs {
             None if self.learn_xattrs(ino, name)? => self.catalog().xattr(ino, name)?,
             known => known,
         }
-        .ok_or_else(|| Kind::NoAttribute.into())
+        .ok_or_else(|| {
+            if name == LABEL && !keeps_labels() { Kind::Unsupported } else { Kind::NoAttribute }.into()
+        })
     }
 
     /// Takes over what a native file carries and the catalog does not know: listings don't say. Answers whether there was any.
@@ -164,6 +171,12 @@ impl Vfs {
         self.know_natives(ino);
         Ok(())
     }
+}
+
+/// Whether files here can have labels of their own: not on a kernel without SELinux.
+fn keeps_labels() -> bool {
+    static ENABLED: LazyLock<bool> = LazyLock::new(|| Path::new("/sys/fs/selinux").exists());
+    *ENABLED
 }
 
 /// Which attributes are kept. POSIX ACLs would have to be enforced, so they are refused.
