@@ -98,9 +98,10 @@ need_testers() {
 setup_build() { need_rust; need_apt gcc=gcc; }
 setup_demo() { setup_build; need_apt fusermount3=fuse3; need_fuse; }
 setup_test() { setup_demo; need_apt git=git bindfs=bindfs; need_azurite; need_nextest; }
+setup_soak() { setup_test; need_apt python3=python3; need_testers; }
 setup_full() {
-  setup_test
-  need_apt sqlite3=sqlite3 rsync=rsync vim=vim make=make perl=perl tar=tar cmp=diffutils fio=fio
-  need_python; need_model; need_testers
+  setup_soak
+  need_apt sqlite3=sqlite3 rsync=rsync vim=vim make=make perl=perl tar=tar cmp=diffutils fio=fio stress-ng=stress-ng
+  need_python; need_model
 }
 setup_bench() { setup_demo; need_apt mergerfs=mergerfs; }

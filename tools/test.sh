@@ -82,7 +82,7 @@ tests() { start_azurite && cargo nextest run --locked ${arguments[@]+"${argument
 full() { start_azurite && cargo nextest run --locked --profile full ${arguments[@]+"${arguments[@]}"}; }
 soak() { start_azurite && cargo nextest run --locked --profile soak ${arguments[@]+"${arguments[@]}"}; }
 
-if wants full; then setup_full; elif wants tests || wants soak; then setup_test; else setup_build; fi
+if wants full; then setup_full; elif wants soak; then setup_soak; elif wants tests; then setup_test; else setup_build; fi
 if wants bench; then setup_bench; fi
 scratch=$(scratch_dir) || die "no directory to test in"
 export TMPDIR=$scratch

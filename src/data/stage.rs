@@ -57,6 +57,8 @@ pub struct StageStore {
     elsewhere: Elsewhere,
     claim: Mutex<Claim>,
     is_claimed: AtomicBool,
+    /// The machine may have been started anew since the last owner took the stage.
+    restarted: AtomicBool,
     temporaries: AtomicU64,
     /// Fan-out directories whose own entries are known to be durable.
     durable: Mutex<HashSet<Key>>,
@@ -67,6 +69,13 @@ impl StageStore {
     #[must_use]
     pub fn tier(&self) -> &Arc<dyn Tier> {
         self.unclaimed.tier()
+    }
+
+    /// Whether the machine may have been started anew since the last owner took the stage: then nobody writes to what that one had open,
+    /// and what was not synced may be gone.
+    #[must_use]
+    pub fn is_of_an_earlier_boot(&self) -> bool {
+        self.restarted.load(Ordering::Acquire)
     }
 
     /// The key of stage file `name`.

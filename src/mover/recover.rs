@@ -7,6 +7,8 @@
 //! * Staged files without rows: counted and left alone.
 //! * Rows whose staged file is gone: named as lost. The row stays, so that reads fail (EIO) and the file never
 //!   looks empty; writing the file again, or deleting it, ends that.
+//! * After a restart of the machine, staged files that are gone, or shorter than they were when they were closed, as a power loss
+//!   may cut what nobody synced: that generation is lost, and named; home's version, if there is one, is shown again.
 //! * Files closed but not released: taken as released once the kernel says that no writer lives.
 
 use crate::catalog::{Content, Inode, NativeMove, RenamePlan, Replica, WriteState};
@@ -17,7 +19,7 @@ use crate::mover::flush::found;
 use crate::mover::jobs::{self, Halt, resident};
 use crate::mover::status::Counters;
 use crate::tier::{Access, RenameMode, Resident};
-use crate::types::{Ino, Key};
+use crate::types::{FileKind, Ino, Key};
 use std::fs::File;
 use std::sync::Arc;
 
@@ -36,7 +38,7 @@ pub struct Recovered {
     pub open: u64,
     /// Opens for writing that died before they were answered, taken back.
     pub undone: u64,
-    /// Dirty files whose bytes are gone.
+    /// Dirty files whose bytes are gone, or cut by a power loss.
     pub lost: u64,
     /// Staged files that no row knows; left alone.
     pub leftovers: u64,
@@ -124,13 +126,24 @@ fn dirty_file(context: &Context, inode: &Inode, recovered: &mut Recovered) -> Re
         context.inherited.lock().insert(ino, inode.generation);
     }
     for preserved in older(context, inode)? {
-        if is_missing(context, &preserved)? {
+        if look(context, &preserved)? == Stage::Missing {
             let path = context.catalog.path(ino)?.unwrap_or_default();
             tracing::error!(%path, key = %preserved.key, "what was closed before the file was written again is gone from the stage");
         }
     }
     let Some(staged) = staged(context, inode)? else { return Ok(()) };
-    let missing = is_missing(context, &staged)?;
+    let missing = match look(context, &staged)? {
+        Stage::Holds(size) if is_cut(context, inode, &staged, size) => {
+            recovered.lost += 1;
+            lose(context, &staged)?;
+            // What is left is no version of anything, but somebody's bytes: fsck offers them.
+            if size == 0 {
+                remove(context, &staged);
+            }
+            return Ok(());
+        }
+        found => found == Stage::Missing,
+    };
     if missing && context.catalog.replicas(ino)?.iter().any(|replica| replica.write_id.is_some()) {
         // It may have been on its way out of the stage: the outcome of that commit tells.
         return Ok(());
@@ -138,23 +151,62 @@ fn dirty_file(context: &Context, inode: &Inode, recovered: &mut Recovered) -> Re
     if missing && never_began(context, inode, &staged)? {
         recovered.undone += 1;
     } else if missing {
-        context.note_lost(ino, &staged);
         recovered.lost += 1;
+        if context.stores.is_of_an_earlier_boot(staged.tier) {
+            // As good as certain it was removed by a delete whose rows went with the power.
+            lose(context, &staged)?;
+            remove(context, &staged);
+            return Ok(());
+        }
+        context.note_lost(ino, &staged);
     }
     Ok(())
 }
 
-/// Whether a staged file is not there, and can't be completed.
-fn is_missing(context: &Context, staged: &Replica) -> Result<bool> {
-    let Some(tier) = context.tiers.get(&staged.tier) else { return Ok(false) };
+/// Whether bytes are missing that were there when the file was closed, synced or opened. What still writes to a closed file makes it no
+/// shorter: that takes a call to the daemon, which notes a new generation first. Of a file that was open only a restart of the machine says
+/// as much.
+fn is_cut(context: &Context, inode: &Inode, staged: &Replica, size: u64) -> bool {
+    let fixed = match inode.state {
+        WriteState::Closed => true,
+        WriteState::ClosedOpen | WriteState::Writing => context.stores.is_of_an_earlier_boot(staged.tier),
+        WriteState::Clean => false,
+    };
+    fixed && inode.attr.kind == FileKind::Regular && size < inode.attr.size
+}
+
+fn lose(context: &Context, staged: &Replica) -> Result<()> {
+    for lost in context.catalog.lose(std::slice::from_ref(staged))?.lost {
+        tracing::error!(path = %lost.path, "its newest bytes did not outlast a restart of the machine: they were never synced, or it was being deleted");
+    }
+    Ok(())
+}
+
+/// What the stage has of a row.
+#[derive(PartialEq, Eq)]
+enum Stage {
+    /// So many bytes.
+    Holds(u64),
+    /// Nothing, not even a copy that was to become it.
+    Missing,
+    /// Nobody knows now.
+    Unknown,
+}
+
+/// Looks for a staged file, and completes it if all it needs is a rename.
+fn look(context: &Context, staged: &Replica) -> Result<Stage> {
+    let Some(tier) = context.tiers.get(&staged.tier) else { return Ok(Stage::Unknown) };
     let resident = resident(tier.as_ref())?;
     match resident.stat(&staged.key) {
-        Ok(_) => Ok(false),
-        Err(error) if error.kind() == Kind::NotFound => Ok(!complete_copy(resident, &staged.key)?),
+        Ok(object) => Ok(Stage::Holds(object.size)),
+        Err(error) if error.kind() == Kind::NotFound => {
+            let completed = complete_copy(resident, &staged.key)?;
+            Ok(if completed { Stage::Unknown } else { Stage::Missing })
+        }
         // Absent or sick: nothing is known, so nothing is lost.
         Err(error) => {
             tracing::warn!(key = %staged.key, %error, "a staged file can't be looked at now");
-            Ok(false)
+            Ok(Stage::Unknown)
         }
     }
 }

@@ -42,6 +42,11 @@ impl Stores {
             .ok_or_else(|| Error::new(Kind::Absent, format!("tier {} has no stage", tier.0)))
     }
 
+    /// Whether what lies on the stage of `tier` was written before the machine was started anew.
+    pub(crate) fn is_of_an_earlier_boot(&self, tier: TierId) -> bool {
+        self.stages.get(&tier).is_some_and(|stage| stage.is_of_an_earlier_boot())
+    }
+
     /// Makes a staged file the hot copy of `home`; false if the tier keeps none.
     pub(crate) fn adopt(&self, context: &Context, staged: &Replica, home: &Replica) -> Result<bool> {
         let (Some(hot), Some(version)) = (self.hot.get(&staged.tier), home.version.clone()) else {

@@ -373,6 +373,7 @@ impl Vfs {
                 let generation = self.catalog().wrote_native(node.ino, *tier, content, &version)?;
                 // The kernel's pages are what was written.
                 state.cached_generation = state.cached_generation.and(Some(generation));
+                self.tell_other_homes(node.ino, *tier)?;
             }
             _ => {
                 let path = self.some_path(node.ino)?;
@@ -383,6 +384,21 @@ impl Vfs {
         }
         state.told = Some(content);
         state.must_close = false;
+        Ok(())
+    }
+
+    /// A file that was written in place on `tier` may have names whose homes are elsewhere.
+    fn tell_other_homes(&self, ino: Ino, tier: TierId) -> Result<()> {
+        if self.catalog().inode(ino)?.attr.nlink < 2 {
+            return Ok(());
+        }
+        for (parent, name) in self.catalog().names(ino)? {
+            let path = self.child_path(parent, &name)?;
+            if self.rule(&path).home != tier {
+                self.catalog().queue(ino, &self.parts.rules.domain(&path))?;
+                return Ok(());
+            }
+        }
         Ok(())
     }
 

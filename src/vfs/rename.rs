@@ -50,8 +50,9 @@ impl Vfs {
         }
         let (plan, exclusive) = self.plan_alone(&from, &to, &source, target.as_ref(), mode)?;
         let intent = self.catalog().begin_rename(&plan)?;
+        let kept = if must_outlast_power_loss(&plan) { self.catalog().sync() } else { Ok(()) };
         crate::failpoint::pass("rename_intended");
-        if let Err(error) = self.move_natively(&plan) {
+        if let Err(error) = kept.and_then(|()| self.move_natively(&plan)) {
             self.catalog().cancel_rename(intent)?;
             return Err(error);
         }
@@ -417,6 +418,12 @@ fn is_unwritten(resident: &dyn Resident, key: &Key) -> Result<bool> {
         Err(error) if matches!(error.kind(), Kind::Denied | Kind::NotPermitted) => Ok(false),
         answer => answer,
     }
+}
+
+/// Whether the bytes will lie where no look at a tier would find them again: on a tier that is not the home of their new name, or on the
+/// stage. A native rename outlasts a power loss by itself; then its row must, too.
+fn must_outlast_power_loss(plan: &RenamePlan) -> bool {
+    !plan.moves.is_empty() && plan.domain.is_some()
 }
 
 fn effect_on_name(inode: &Inode) -> MoveEffect {

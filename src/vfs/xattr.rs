@@ -5,11 +5,18 @@ use super::{Caller, Vfs};
 use crate::catalog::Inode;
 use crate::error::{Error, Kind, Result};
 use crate::types::{Attrs, FileKind, Ino, Key, TierId};
+use std::path::Path;
+use std::sync::LazyLock;
 
 /// Prefix of the facts.
 const FACTS: &[u8] = b"user.tierfs.";
+/// SELinux' label. Where there is no SELinux the kernel asks for it whenever a program does, and `ls -l` does so for every file until it is
+/// told that there are none.
+const LABEL: &[u8] = b"security.selinux";
 /// Linux' XATTR_SIZE_MAX.
 const VALUE_MAX: usize = 65_536;
+/// All attributes of a file, names and values: one of the largest, or many. More names than this listxattr(2) could not show.
+const ALL_MAX: usize = VALUE_MAX + 256;
 
 impl Vfs {
     /// Value of one attribute.
@@ -25,7 +32,9 @@ impl Vfs {
             None if self.learn_xattrs(ino, name)? => self.catalog().xattr(ino, name)?,
             known => known,
         }
-        .ok_or_else(|| Kind::NoAttribute.into())
+        .ok_or_else(|| {
+            if name == LABEL && !keeps_labels() { Kind::Unsupported } else { Kind::NoAttribute }.into()
+        })
     }
 
     /// Takes over what a native file carries and the catalog does not know: listings don't say. Answers whether there was any.
@@ -96,13 +105,16 @@ impl Vfs {
         self.change_xattr(&inode, name, Some(value))
     }
 
-    /// Says now that home can't carry an attribute, rather than later when nobody asks.
+    /// Says now that there is no room or that home can't carry an attribute, rather than later when nobody asks.
     fn check_carried(&self, inode: &Inode, name: &[u8], value: &[u8]) -> Result<()> {
         let ino = inode.attr.ino;
         let home = self.parts.tiers.get(self.rule(&self.some_path(ino)?).home)?;
         let mut xattrs = self.catalog().xattrs(ino)?;
         xattrs.retain(|(known, _)| known != name);
         xattrs.push((name.to_vec(), value.to_vec()));
+        if xattrs.iter().map(|(name, value)| name.len() + 1 + value.len()).sum::<usize>() > ALL_MAX {
+            return Err(Error::new(Kind::NoSpace, "a file's extended attributes have 64 KiB in all"));
+        }
         let attrs = Attrs {
             mode: Some(inode.attr.mode),
             uid: Some(inode.attr.uid),
@@ -136,7 +148,9 @@ impl Vfs {
             return Err(Error::new(Kind::NotPermitted, "user.tierfs.* are facts, not settings"));
         }
         check_space(name)?;
-        self.learn_xattrs(ino, name)?;
+        if self.catalog().xattr(ino, name)?.is_none() {
+            self.learn_xattrs(ino, name)?;
+        }
         self.catalog().inode(ino)
     }
 
@@ -157,6 +171,12 @@ impl Vfs {
         self.know_natives(ino);
         Ok(())
     }
+}
+
+/// Whether files here can have labels of their own: not on a kernel without SELinux.
+fn keeps_labels() -> bool {
+    static ENABLED: LazyLock<bool> = LazyLock::new(|| Path::new("/sys/fs/selinux").exists());
+    *ENABLED
 }
 
 /// Which attributes are kept. POSIX ACLs would have to be enforced, so they are refused.

@@ -3,6 +3,7 @@
 mod cases;
 mod mapped;
 mod points;
+mod programs;
 mod rig;
 mod torture;
 mod tree;

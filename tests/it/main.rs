@@ -9,6 +9,7 @@ mod crash;
 mod model;
 mod mounted;
 mod mover;
+mod promises;
 mod repair;
 mod rig;
 mod support;

@@ -7,11 +7,14 @@
 mod calls;
 mod found;
 mod operations;
+mod past;
+mod power;
 mod story;
 mod tree;
 mod world;
 
-use operations::story;
+use operations::{Story, story, story_of_power_loss};
+use proptest::prelude::Strategy;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use std::cell::Cell;
 use std::panic::{catch_unwind, resume_unwind};
@@ -21,12 +24,13 @@ const CASES: u32 = 4096;
 /// How often a shrunk story is told.
 const CHANCES: u32 = 6;
 const LONGEST: usize = 60;
+const SHORT: usize = 10;
 
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(CASES)
 }
 
-fn tell(cases: u32, length: usize) {
+fn tell(cases: u32, stories: impl Strategy<Value = Story>) {
     let config = Config {
         cases,
         failure_persistence: None,
@@ -36,7 +40,7 @@ fn tell(cases: u32, length: usize) {
     };
     // Threads and batches of rows have their own time: a shorter story gets more than one chance to end badly.
     let failed = Cell::new(false);
-    let told = TestRunner::new(config).run(&story(length), |scenes| {
+    let told = TestRunner::new(config).run(&stories, |scenes| {
         for _ in 0..if failed.get() { CHANCES } else { 1 } {
             let told = catch_unwind(|| story::tell(&scenes.0));
             failed.set(failed.get() || told.is_err());
@@ -53,5 +57,10 @@ fn tell(cases: u32, length: usize) {
 
 #[test]
 fn soak_random_operations_do_what_a_plain_tree_does() {
-    tell(cases(), LONGEST);
+    tell(cases(), story(LONGEST));
+}
+
+#[test]
+fn soak_a_power_loss_leaves_what_was_synced_and_tears_nothing() {
+    tell(cases(), story_of_power_loss(SHORT));
 }

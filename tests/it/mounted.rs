@@ -11,4 +11,5 @@ mod promises;
 mod renames;
 mod sharing;
 mod sick;
+mod stress;
 mod write_back;

@@ -152,7 +152,7 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// Value below which the part `part` of `values` lies, interpolated.
-fn quantile(values: &[f64], part: f64) -> f64 {
+pub fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = part * (sorted.len() - 1) as f64;

@@ -3,6 +3,7 @@
 //! Run by `tools/bench/run.sh`; exit code 1 if a figure misses its limit, 0 otherwise (a void one says nothing).
 
 mod harness;
+mod names;
 mod peers;
 mod rows;
 #[path = "../../tests/it/support/mod.rs"]

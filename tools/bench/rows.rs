@@ -4,7 +4,7 @@ use crate::harness::{Bound, Effort, Outcome, measure, seconds};
 use crate::peers::Peer;
 use crate::support::blob_server::BlobServer;
 use crate::support::{Mode, Mount, Tiers};
-use crate::work;
+use crate::{names, work};
 use std::fs;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 pub type Row = (&'static str, &'static str, fn(Effort) -> Vec<Outcome>);
 
 /// All rows there are.
-pub const ROWS: [Row; 5] = [
+pub const ROWS: [Row; 7] = [
     (
         "0",
         "what FUSE costs on this machine: a null daemon against the native directory; nothing of tierfs",
@@ -21,6 +21,16 @@ pub const ROWS: [Row; 5] = [
     ("1", "sequential read and write of a resident file, passthrough, against the native file", resident),
     ("1b", "the same in ordinary mode, against a null daemon, by 1, 4 and 16 threads", ordinary),
     ("3", "create and close of small files, against mergerfs and a null daemon", create),
+    (
+        "4",
+        "stat of known files; `ls -l` of 100,000 entries right after the mount, against the native directory",
+        names::stat_and_list,
+    ),
+    (
+        "5",
+        "rename of a directory of 100,000 files: how long, and what is moved before the answer",
+        names::rename,
+    ),
     ("6m", "memory of the daemon while 4 GiB stream from Blob, by 1 and 4 streams", stream_memory),
 ];
 

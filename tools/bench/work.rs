@@ -4,6 +4,7 @@ use rustix::fs::Advice;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
 const BLOCK: usize = 1 << 20;
 
@@ -56,13 +57,34 @@ fn in_parts(path: &Path, threads: u64, file: File, step: impl Fn(&File, u64, &mu
 /// Removes what [`create_files`] made.
 pub fn remove_files(directory: &Path, count: usize) {
     for i in 0..count {
-        fs::remove_file(directory.join(format!("f{i:06}"))).expect("unlink");
+        fs::remove_file(directory.join(file_name(i))).expect("unlink");
     }
 }
 
 /// Creates and closes `count` empty files in a new directory.
 pub fn create_files(directory: &Path, count: usize) {
     for i in 0..count {
-        drop(File::create(directory.join(format!("f{i:06}"))).expect("create"));
+        drop(File::create(directory.join(file_name(i))).expect("create"));
     }
+}
+
+/// Name of file number `i` of a directory.
+pub fn file_name(i: usize) -> String {
+    format!("f{i:06}")
+}
+
+/// Asks for the attributes of `count` files, `passes` times.
+pub fn stat_files(directory: &Path, count: usize, passes: usize) {
+    let paths: Vec<_> = (0..count).map(|i| directory.join(file_name(i))).collect();
+    for _ in 0..passes {
+        paths.iter().for_each(|path| drop(fs::symlink_metadata(path).expect("stat")));
+    }
+}
+
+/// `ls -l`; answers how many entries it shows.
+pub fn list(directory: &Path) -> usize {
+    let output = Command::new("ls").arg("-l").arg(directory).env("LC_ALL", "C").output().expect("ls");
+    assert!(output.status.success(), "ls: {}", String::from_utf8_lossy(&output.stderr));
+    // The first line is the total.
+    output.stdout.iter().filter(|byte| **byte == b'\n').count() - 1
 }

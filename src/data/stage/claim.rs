@@ -117,6 +117,7 @@ impl StageStore {
             elsewhere: Elsewhere::MayLive,
             claim: Mutex::default(),
             is_claimed: AtomicBool::new(false),
+            restarted: AtomicBool::new(false),
             temporaries: AtomicU64::new(0),
             durable: Mutex::default(),
         })
@@ -163,6 +164,8 @@ impl StageStore {
         let key = self.root.join(OWNER)?;
         let known = self.unclaimed.read_small(&key)?;
         let known: Option<Owner> = known.and_then(|json| serde_json::from_slice(&json).ok());
+        let same_boot = known.as_ref().is_some_and(|known| known.boot_id == owner.boot_id);
+        self.restarted.store(!same_boot, Ordering::Release);
         let standing = known.as_ref().map_or(Ok(Standing::Hidden), |known| owner.standing_of(known))?;
         let who = known
             .map_or_else(|| "another process".into(), |known| format!("pid {} on {}", known.pid, known.host));

@@ -1,13 +1,15 @@
 //! The catalog is a convenience: what matters is on the tiers.
 
 use super::*;
+use crate::support::Over;
+use rustix::fs::{CWD, FileType, makedev, mknodat};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// What is known of a name: kind and mode, owner, size, mtime (not of directories), link count, content or target, xattr.
+/// What is known of a name: kind and mode, owner, size, mtime (not of directories), link count, content, target or device, xattr.
 type Facts = (u32, (u32, u32), u64, (i64, i64), u64, Vec<u8>, Option<Vec<u8>>);
 
 fn tree(root: &Path) -> BTreeMap<PathBuf, Facts> {
@@ -24,8 +26,8 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Facts> {
                 kind if kind.is_symlink() => {
                     fs::read_link(&path).expect("readlink").into_os_string().into_encoded_bytes()
                 }
-                kind if kind.is_fifo() => Vec::new(),
-                _ => fs::read(&path).expect("a read"),
+                kind if kind.is_file() => fs::read(&path).expect("a read"),
+                _ => stat.rdev().to_le_bytes().to_vec(),
             };
             let (size, mtime, links) = match stat.is_dir() {
                 true => (0, (0, 0), 0),
@@ -67,8 +69,17 @@ fn plant(root: &Path) {
     write("twin", b"linked", 0o600, (5, 5), 5);
     symlink("d/e/big", path("link")).expect("symlink");
     symlink("nowhere/é", path("d/dangling")).expect("symlink");
-    rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
-        .expect("mkfifo");
+    for name in ["Case", "case", "CASE"] {
+        write(name, name.as_bytes(), 0o644, (0, 0), 7);
+    }
+    for (name, kind, device) in [
+        ("fifo", FileType::Fifo, 0),
+        ("socket", FileType::Socket, 0),
+        ("null", FileType::CharacterDevice, makedev(1, 3)),
+        ("disk", FileType::BlockDevice, makedev(7, 99)),
+    ] {
+        mknodat(CWD, path(name), kind, rustix::fs::Mode::RUSR, device).expect("mknod");
+    }
     rustix::fs::setxattr(path("plain"), "user.note", b"a=b&c \xff\n", rustix::fs::XattrFlags::empty())
         .expect("setxattr");
     fs::set_permissions(path("private"), fs::Permissions::from_mode(0o1770)).expect("chmod");
@@ -85,7 +96,7 @@ fn catalog_can_be_lost() {
         }
         mount.flush();
         let before = tree(mount.root());
-        assert_eq!(before.len(), 3 * 17, "{:?}", before.keys());
+        assert_eq!(before.len(), 3 * 23, "{:?}", before.keys());
         without_catalog(&mut mount);
         // Names are found by looking, so a link count is whole when all directories have been looked at.
         tree(mount.root());
@@ -110,4 +121,25 @@ fn catalog_can_be_lost() {
         }
         assert_eq!(tiers.expect_blob("blob/twin"), b"linked");
     });
+}
+
+/// Over NFS a share holds no attributes of users, and neither does this file system.
+#[test]
+fn a_share_over_nfs_keeps_all_but_extended_attributes_without_the_catalog() {
+    let tiers = Tiers::with_directories();
+    let _share = Over::ramfs(&tiers.share);
+    let mut mount = Mount::of(&tiers).start();
+    let share = mount.path("share");
+    fs::create_dir(&share).expect("mkdir");
+    plant(&share);
+    let mut before = tree(&share);
+    assert!(before[Path::new("plain")].6.is_some(), "the catalog holds it");
+    without_catalog(&mut mount);
+    tree(&share);
+    let after = tree(&share);
+    before.values_mut().for_each(|facts| facts.6 = None);
+    for (path, facts) in &before {
+        assert_eq!(after.get(path), Some(facts), "{}", path.display());
+    }
+    assert_eq!(after.len(), before.len(), "{:?}", after.keys());
 }

@@ -1,5 +1,6 @@
-//! Random work, killed at random moments: no acknowledged byte is lost.
+//! Random work by several programs, killed at random moments: no acknowledged byte is lost.
 
+use super::programs::{Checkpoints, Fsx};
 use super::rig;
 use super::worker::{Dice, Worker};
 use crate::support::{Mode, Tiers};
@@ -17,20 +18,45 @@ fn torture(mode: Mode) {
     let mut mount = rig::mount(&tiers, mode).start();
     let mut workers: Vec<Worker> =
         (0..2).map(|i| Worker::new(mount.root(), &rig::ROOTS, &format!("w{i}"), seed + i)).collect();
+    let mut job = Checkpoints::start(mount.root(), "blob");
     let mut dice = Dice::new(seed + 99);
     for round in 0..rounds {
         let moment = Duration::from_millis(dice.below(1500) as u64);
         println!("seed {seed}, round {round}: killed after {moment:?}");
+        let mut writers: Vec<Fsx> = (0..)
+            .zip(["blob", "share", ""])
+            .map(|(i, root)| Fsx::start(mount.root(), root, seed + 10 * round + i, mode))
+            .collect();
         std::thread::scope(|scope| {
             for worker in &mut workers {
                 scope.spawn(move || worker.work(usize::MAX));
             }
             // Any moment will do: the point is that nobody chose it.
             std::thread::park_timeout(moment);
+            writers.iter_mut().for_each(Fsx::works);
             mount.kill9();
         });
-        rig::recover(&tiers, &mut mount, &mut workers);
+        job.pause();
+        job.verify_order(&tiers);
+        rig::stand_again(&mut mount, &mut workers);
+        job.verify(mount.root());
+        job.resume();
+        for writer in &mut writers {
+            writer.stop();
+            writer.verify(mount.root());
+            writer.close(mount.root());
+        }
+        rig::settle(&tiers, &mount, &mut workers);
+        for writer in &mut writers {
+            writer.verify(mount.root());
+            writer.leave(mount.root(), &tiers);
+        }
+        job.verify_order(&tiers);
     }
+    job.finish();
+    rig::flush(&mount);
+    job.verify(mount.root());
+    job.verify_home(mount.root(), &tiers);
     rig::check_catalog(&mut mount);
 }
 

@@ -50,3 +50,75 @@ fn an_open_file_keeps_its_name_when_directories_change_places_across_homes() {
         tell(&[(Open(0, "h/a/a"), Go), (Rename("k/a", "h/a", Exchange), Go), (Wait, Go)]);
     }
 }
+
+#[test]
+fn a_file_with_names_under_two_homes_is_written_to_both() {
+    for write in [Truncate("k/a/b", 3), Truncate("s/b", 1)] {
+        tell(&[(Link("s/b", "k/a/b"), Go), (Wait, Go), (write, Go)]);
+    }
+    for name in ["k/a/b", "s/b"] {
+        tell(&[
+            (Link("s/b", "k/a/b"), Go),
+            (Wait, Go),
+            (Open(0, name), Go),
+            (Write(0, 2, b'!'), Go),
+            (Close(0), Go),
+        ]);
+    }
+}
+
+/// What was not synced went, the name with it or not; a row that outlasts the bytes must not make a cut file of them.
+#[test]
+fn a_closed_file_that_a_power_loss_cut_is_not_shown_and_replaces_nothing() {
+    for chance in 0..6 {
+        tell(&[(Create("k/a/b", 10), Go), (Fsync(0), Go), (LosePower(chance), Look)]);
+        tell(&[
+            (Open(0, "k/b"), Go),
+            (Write(0, 9, b'!'), Go),
+            (Close(0), Go),
+            (Open(1, "s/b"), Go),
+            (Write(1, 0, b'!'), Go),
+            (Fsync(1), Go),
+            (LosePower(chance), Look),
+        ]);
+    }
+}
+
+#[test]
+fn a_rename_across_homes_outlasts_a_power_loss_or_never_was() {
+    for chance in 0..6 {
+        tell(&[(Rename("s/a", "h/a/b", Replace), Go), (LosePower(chance), Look)]);
+        tell(&[(Rename("s/b", "k/a/b", Replace), Go), (LosePower(chance), Look)]);
+        tell(&[(Rename("h/b", "s/b", Exchange), Go), (LosePower(chance), Look)]);
+    }
+}
+
+#[test]
+fn what_was_synced_outlasts_a_power_loss() {
+    for chance in 0..6 {
+        for path in ["s/a/b", "h/a/b", "k/a/b"] {
+            tell(&[
+                (CreateOpen(0, path), Go),
+                (Write(0, 3, b'!'), Go),
+                (Fsync(0), Go),
+                (Write(0, 5, b'?'), Go),
+                (LosePower(chance), Look),
+            ]);
+        }
+    }
+}
+
+#[test]
+fn what_was_only_opened_is_after_a_power_loss_what_home_has() {
+    for chance in 0..6 {
+        tell(&[(Open(0, "k/b"), Go), (Crash, Go), (LosePower(chance), Look)]);
+        tell(&[(Open(0, "k/b"), Go), (Open(1, "s/b"), Go), (Fsync(1), Go), (LosePower(chance), Look)]);
+    }
+}
+
+#[test]
+fn a_delete_that_a_power_loss_undoes_leaves_no_file_that_can_not_be_read() {
+    for chance in 0..6 {
+        tell(&[(Rename("h/b", "s/b", Replace), Go), (Unlink("s/b"), Go), (LosePower(chance), Look)]);
+    }
+}

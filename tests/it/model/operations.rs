@@ -30,6 +30,7 @@ pub enum Operation {
     Cut(Slot, u8),
     Read(Slot),
     Close(Slot),
+    Fsync(Slot),
     Truncate(Path, u8),
     Unlink(Path),
     Mkdir(Path),
@@ -55,6 +56,10 @@ pub enum Operation {
     /// The daemon is killed and starts again.
     Crash,
     LoseCatalog,
+    /// All that was written becomes durable by itself.
+    WriteBack,
+    /// The machine loses its power, and starts again; the number decides what the kernel had written back.
+    LosePower(u8),
 }
 
 /// Whether the tree is looked at after an operation: looking lists every directory.
@@ -109,7 +114,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => (slot.clone(), byte.clone(), any::<u8>()).prop_map(|(slot, at, byte)| Write(slot, at, byte)),
         1 => (slot.clone(), byte.clone()).prop_map(|(slot, size)| Cut(slot, size)),
         1 => slot.clone().prop_map(Read),
-        3 => slot.prop_map(Close),
+        3 => slot.clone().prop_map(Close),
+        2 => slot.prop_map(Fsync),
         1 => (path(), byte.clone()).prop_map(|(path, size)| Truncate(path, size)),
     ];
     let attributes = prop_oneof![
@@ -130,6 +136,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(DropHot),
         2 => Just(Crash),
         1 => Just(LoseCatalog),
+        1 => Just(WriteBack),
+        2 => any::<u8>().prop_map(LosePower),
     ];
     prop_oneof![8 => names, 5 => bytes, 2 => attributes, 2 => outside, 4 => behind]
 }
@@ -137,4 +145,14 @@ fn operation() -> impl Strategy<Value = Operation> {
 pub fn story(longest: usize) -> impl Strategy<Value = Story> {
     let after = prop_oneof![Just(After::Go), Just(After::Look)];
     prop::collection::vec((operation(), after), 1..=longest).prop_map(Story)
+}
+
+/// Power is lost in the middle of it.
+pub fn story_of_power_loss(longest: usize) -> impl Strategy<Value = Story> {
+    let loss = any::<u8>().prop_map(|chance| (Operation::LosePower(chance), After::Look));
+    (story(longest), loss, story(longest / 2)).prop_map(|(Story(mut scenes), loss, Story(after))| {
+        scenes.push(loss);
+        scenes.extend(after);
+        Story(scenes)
+    })
 }

@@ -1,11 +1,14 @@
 //! Does operations to a world and to a plain tree, and compares.
 
 use super::operations::{After, Operation, SLOTS, Scene, Slot, TOPS};
+use super::past::{Found, Past};
 use super::tree::{FileId, Seen, Tree, text};
 use super::world::{World, key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::time::Duration;
+use tierfs::catalog::WriteState;
 use tierfs::error::{Kind, Result};
 use tierfs::tier::RenameMode;
 use tierfs::types::{Attr, AttrChange, FileKind, Ino, TimeChange, Timestamp};
@@ -25,6 +28,7 @@ pub fn tell(scenes: &[Scene]) {
         let at = || format!("after operation {number}: {operation:?}");
         stage.world.clock.advance(Duration::from_millis(1));
         stage.act(*operation);
+        stage.past.then(&stage.tree);
         assert_eq!(stage.world.catalog().check().expect("a check"), Vec::<String>::new(), "{}", at());
         if *after == After::Look {
             stage.look(&at());
@@ -47,6 +51,11 @@ struct Stage {
     held: BTreeMap<Slot, Held>,
     /// Files that a daemon left open for writing when it died: they are kept, and go home once they are closed again.
     abandoned: BTreeSet<FileId>,
+    past: Past,
+    /// Staged files whose rows a power loss may have taken: they are kept, for a person to look at.
+    leftovers: BTreeSet<PathBuf>,
+    /// Files that were linked on a tier that is not the home of their new name, before a power loss took the rows: nobody sees them.
+    litter: BTreeSet<String>,
 }
 
 /// Short bytes that differ.
@@ -61,6 +70,9 @@ impl Stage {
             tree: Tree::default(),
             held: BTreeMap::new(),
             abandoned: BTreeSet::new(),
+            past: Past::default(),
+            leftovers: BTreeSet::new(),
+            litter: BTreeSet::new(),
         };
         for top in TOPS {
             stage.mkdir(top);
@@ -73,6 +85,7 @@ impl Stage {
             stage.act(Operation::Create(path, seed));
         }
         stage.flush();
+        stage.write_back();
         stage
     }
 
@@ -116,6 +129,9 @@ impl Stage {
                 self.abandoned.extend(held.values().filter(|held| held.writes).map(|held| held.file));
                 self.world.crash();
             }
+            Operation::Fsync(slot) => self.fsync(slot),
+            Operation::WriteBack => self.write_back(),
+            Operation::LosePower(chance) => self.lose_power(chance),
             // Only the catalog knows that names on different tiers are one file.
             Operation::LoseCatalog if self.tree.is_linked_across(TOPS) => {}
             Operation::LoseCatalog => {
@@ -125,6 +141,57 @@ impl Stage {
                 self.list();
             }
         }
+    }
+
+    fn write_back(&mut self) {
+        self.world.write_back();
+        self.past.begin(&self.tree);
+    }
+
+    /// What was synced is there; of the rest whatever was there once, whole and under its name.
+    fn lose_power(&mut self, chance: u8) {
+        self.held.clear();
+        // A native file that waits to be replaced by another would be taken for a new one of somebody else's, and kept beside that.
+        let waits = |path: &str, bytes: &[u8]| {
+            self.tree.file(path).is_some_and(|file| self.tree.at(file).bytes != bytes)
+        };
+        self.world.lose_power(chance, &waits);
+        self.leftovers.extend(self.world.staged());
+        for (tier, top) in [("scratch", "s"), ("share", "h")] {
+            let strange = self.world.directory_layout(tier).into_keys().filter(|path| !path.starts_with(top));
+            self.litter.extend(strange.map(|path| format!("{tier}/{path}")));
+        }
+        self.world.pass_window();
+        let mut found = BTreeMap::new();
+        let mut known = Vec::new();
+        for path in self.list() {
+            let ino = self.ino(&path);
+            let (attr, _) = self.world.vfs().getattr(&ME, ino).expect("attributes");
+            let bytes = (attr.kind != FileKind::Directory).then(|| self.bytes_of(&path, ino));
+            let unfinished = self.world.catalog().inode(ino).expect("a row").state == WriteState::Writing;
+            let kind = if unfinished { Found::Unfinished } else { Found::File };
+            found.insert(path.clone(), bytes.clone().map_or(Found::Directory, kind));
+            known.push((path, ino, attr.mode, bytes));
+        }
+        self.past.check(&found);
+        self.tree.adopt(
+            known.iter().map(|(path, ino, mode, bytes)| (path.as_str(), ino.0, *mode, bytes.as_deref())),
+        );
+        self.abandoned.clear();
+        for (path, ino, ..) in &known {
+            let state = self.world.catalog().inode(*ino).expect("a row").state;
+            if let (WriteState::Writing, Some(file)) = (state, self.tree.file(path)) {
+                self.abandoned.insert(file);
+            }
+        }
+        self.past.begin(&self.tree);
+    }
+
+    fn bytes_of(&self, path: &str, ino: Ino) -> Vec<u8> {
+        let handle = self.world.vfs().open(&ME, ino, libc::O_RDONLY).expect("an open file").handle;
+        let found = self.content(handle).unwrap_or_else(|error| panic!("{path}: {error}"));
+        self.end_handle(handle);
+        found
     }
 
     // ---- what programs do
@@ -189,6 +256,7 @@ impl Stage {
         let handle = self.world.vfs().open(&ME, self.ino(path), flags).expect("an open file").handle;
         if flags & libc::O_TRUNC != 0 {
             self.tree.write(file).clear();
+            self.past.cut(file);
         }
         self.held.insert(slot, Held { handle, file, writes: flags & libc::O_RDWR != 0 });
     }
@@ -213,6 +281,7 @@ impl Stage {
         let wanted = SetAttr { size: Some(size.into()), handle: Some(handle), ..SetAttr::default() };
         self.world.vfs().set_attr(&ME, self.ino(&path), wanted).expect("a cut");
         self.tree.write(file).resize(size.into(), 0);
+        self.past.cut(file);
     }
 
     fn read(&self, slot: Slot) {
@@ -225,6 +294,12 @@ impl Stage {
         if let Some(held) = self.held.remove(&slot) {
             self.end_handle(held.handle);
         }
+    }
+
+    fn fsync(&mut self, slot: Slot) {
+        let Some((handle, file)) = self.writer(slot) else { return };
+        self.world.vfs().fsync(handle).expect("an fsync");
+        self.past.synced(file);
     }
 
     fn end_handle(&self, handle: FileHandle) {
@@ -259,6 +334,7 @@ impl Stage {
         let wanted = SetAttr { size: Some(size.into()), ..SetAttr::default() };
         self.world.vfs().set_attr(&ME, self.ino(path), wanted).expect("a truncate");
         self.tree.write(file).resize(size.into(), 0);
+        self.past.cut(file);
     }
 
     fn unlink(&mut self, path: &str) {
@@ -371,7 +447,7 @@ impl Stage {
                 self.tree.change(path, MODE);
             }
         } else {
-            std::fs::write(self.world.native(path), bytes(seed)).expect("a write");
+            self.world.native_put(path, &bytes(seed));
             if known.is_none() {
                 let mode = std::fs::Permissions::from_mode(MODE);
                 std::fs::set_permissions(self.world.native(path), mode).expect("chmod");
@@ -408,7 +484,7 @@ impl Stage {
             self.world.blob_marker(&dir);
         } else {
             std::fs::create_dir(self.world.native(path)).expect("mkdir");
-            std::fs::write(self.world.native(&file), bytes(9)).expect("a write");
+            self.world.native_put(&file, &bytes(9));
             std::fs::create_dir(self.world.native(&dir)).expect("mkdir");
         }
         self.tree.mkdir(path, DIR_MODE).expect("a free name");
@@ -449,10 +525,14 @@ impl Stage {
             let mut plain = self.tree.layout(top);
             plain.insert(top.into(), None);
             // Directories through which something went elsewhere stay, as long as they are empty.
-            found.retain(|path, bytes| bytes.is_some() || path.starts_with(top));
+            found.retain(|path, bytes| {
+                path.starts_with(top) || bytes.is_some() && !self.litter.contains(&format!("{tier}/{path}"))
+            });
             assert_eq!(found, plain, "left: {tier} after a flush, right: what should be there");
         }
-        assert_eq!(self.world.staged(), Vec::<std::path::PathBuf>::new(), "left on the stage");
+        let mut staged = self.world.staged();
+        staged.retain(|path| !self.leftovers.contains(path));
+        assert_eq!(staged, Vec::<PathBuf>::new(), "left on the stage");
     }
 
     fn look(&self, when: &str) {
@@ -473,9 +553,7 @@ impl Stage {
         if attr.kind == FileKind::Directory {
             return Seen::Directory { mode: attr.mode };
         }
-        let handle = self.world.vfs().open(&ME, attr.ino, libc::O_RDONLY).expect("an open file").handle;
-        let found = self.content(handle).unwrap_or_else(|error| panic!("{path}: {error}"));
-        self.end_handle(handle);
+        let found = self.bytes_of(path, attr.ino);
         assert_eq!(attr.size, found.len() as u64, "{path}");
         Seen::File { bytes: text(&found), mode: attr.mode, nlink: attr.nlink as usize }
     }

@@ -60,6 +60,36 @@ impl Tree {
         &self.files[id]
     }
 
+    /// If there was one of that number already.
+    pub fn find(&self, id: FileId) -> Option<&File> {
+        self.files.get(id)
+    }
+
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.names.keys().map(String::as_str)
+    }
+
+    pub fn names_of(&self, id: FileId) -> impl Iterator<Item = &str> {
+        let names = self.names.iter().filter(move |(_, node)| **node == Node::File(id));
+        names.map(|(path, _)| path.as_str())
+    }
+
+    /// Takes over what is there. Files of one `ino` are one file.
+    pub fn adopt<'a>(&mut self, found: impl Iterator<Item = (&'a str, u64, u32, Option<&'a [u8]>)>) {
+        let mut files = BTreeMap::new();
+        self.names.clear();
+        for (path, ino, mode, bytes) in found {
+            let node = match bytes {
+                None => Node::Directory { mode },
+                Some(bytes) => Node::File(*files.entry(ino).or_insert_with(|| {
+                    self.files.push(File { bytes: bytes.to_vec(), mode, mtime: None });
+                    self.files.len() - 1
+                })),
+            };
+            self.names.insert(path.to_owned(), node);
+        }
+    }
+
     /// For a write.
     pub fn write(&mut self, id: FileId) -> &mut Vec<u8> {
         self.files[id].mtime = None;

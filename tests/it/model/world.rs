@@ -2,6 +2,7 @@
 //! started again. The mover works only while it is told to.
 
 use super::calls::Calls;
+use super::power;
 use crate::support::tiers::{memory_dir, options};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -40,6 +41,8 @@ pub struct World {
     root: tempfile::TempDir,
     /// Catalogs there have been.
     catalogs: u32,
+    /// How often the machine was started.
+    boots: u32,
     live: Option<Live>,
 }
 
@@ -98,6 +101,7 @@ const DEFAULTS: Defaults = Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode
 
 impl World {
     pub fn new() -> Self {
+        power::watch();
         // Ahead of the file system's clock, as if the machine's were: files never seem to come from later.
         let now = Timestamp::from(std::time::SystemTime::now());
         let clock = ManualClock::new(Timestamp(now.0 + 3_600_000_000_000));
@@ -106,7 +110,8 @@ impl World {
         for tier in ["scratch", "share"] {
             std::fs::create_dir(root.path().join(tier)).expect("mkdir");
         }
-        let mut world = Self { clock, calls: Calls::default(), blobs, root, catalogs: 1, live: None };
+        let mut world =
+            Self { clock, calls: Calls::default(), blobs, root, catalogs: 1, boots: 1, live: None };
         world.start();
         world
     }
@@ -138,7 +143,8 @@ impl World {
         let blob = self.calls.clone().over(Arc::new(self.blobs.clone()));
         let tiers = Tiers::new(vec![(ids.0, scratch.clone()), (ids.1, share.clone()), (ids.2, blob)]);
         let tiers = Arc::new(tiers);
-        let owner = Owner::this_process(clock.as_ref()).expect("an owner");
+        let mut owner = Owner::this_process(clock.as_ref()).expect("an owner");
+        owner.boot_id = format!("boot {}", self.boots);
         let stage = |tier: &Arc<dyn Tier>| {
             Arc::new(StageStore::claim(tier.clone(), catalog.id(), &owner).expect("the stage"))
         };
@@ -203,10 +209,61 @@ impl World {
     pub fn crash(&mut self) {
         let before = self.catalog_path();
         let rows = files_of(&before);
+        let durable = power::durable();
+        let synced = rows.iter().map(|(suffix, _)| power::of(&beside(&before, suffix), &durable));
+        let synced: Vec<_> = synced.collect();
         self.bury();
         self.catalogs += 1;
-        for (suffix, bytes) in rows {
-            std::fs::write(beside(&self.catalog_path(), suffix), bytes).expect("a copy");
+        for ((suffix, bytes), synced) in rows.into_iter().zip(synced) {
+            let path = beside(&self.catalog_path(), suffix);
+            std::fs::write(&path, bytes).expect("a copy");
+            power::inherit(&path, synced);
+        }
+        self.start();
+    }
+
+    /// All that was written so far is durable.
+    pub fn write_back(&self) {
+        self.vfs().fsync_directory(tierfs::types::Ino::ROOT).expect("an fsync");
+        walk(self.root.path(), &mut |path, is_dir| {
+            if !is_dir {
+                power::settle(path);
+            }
+        });
+    }
+
+    /// The machine loses its power, and starts again with what was durable, or by `chance` had been written back. Native files that `is_kept`
+    /// stay as they are.
+    pub fn lose_power(&mut self, chance: u8, is_kept: &dyn Fn(&str, &[u8]) -> bool) {
+        let durable = power::durable();
+        let before = self.catalog_path();
+        // A batch may be committed meanwhile: what is read first is never newer than what is read then.
+        let rows = ["", "-wal"]
+            .map(|suffix| beside(&before, suffix))
+            .map(|path| path.exists().then(|| power::left(&path, &durable, chance)));
+        self.bury();
+        self.boots += 1;
+        self.catalogs += 1;
+        for (suffix, bytes) in ["", "-wal"].into_iter().zip(rows) {
+            if let Some(bytes) = bytes {
+                let path = beside(&self.catalog_path(), suffix);
+                std::fs::write(&path, bytes).expect("a copy");
+                power::settle(&path);
+            }
+        }
+        for tier in ["scratch", "share"] {
+            walk(&self.root.path().join(tier), &mut |path, is_dir| {
+                if is_dir || path.is_symlink() {
+                    return;
+                }
+                let bytes = std::fs::read(path).expect("bytes");
+                let left = power::left(path, &durable, chance);
+                let name = path.strip_prefix(self.root.path().join(tier)).expect("below").to_string_lossy();
+                if bytes != left && !is_kept(&name, &bytes) {
+                    std::fs::write(path, left).expect("what is left");
+                }
+                power::settle(path);
+            });
         }
         self.start();
     }
@@ -285,6 +342,12 @@ impl World {
     pub fn native(&self, path: &str) -> PathBuf {
         let tier = if path == "h" || path.starts_with("h/") { "share" } else { "scratch" };
         self.root.path().join(tier).join(path)
+    }
+
+    /// Somebody else writes a file on a directory tier, and syncs it.
+    pub fn native_put(&self, path: &str, bytes: &[u8]) {
+        std::fs::write(self.native(path), bytes).expect("a write");
+        power::settle(&self.native(path));
     }
 
     pub fn blob_put(&self, path: &str, bytes: &[u8], mode: u32) {

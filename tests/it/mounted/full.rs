@@ -1,7 +1,7 @@
 //! Slow tests on real programs and a real model (`tools/test.sh --full`), under every home and in both modes.
 
 use crate::support::poor::{Attributes, Grain, Manners, PoorShare};
-use crate::support::{Mode, Mount, Tiers, sha256};
+use crate::support::{Mode, Mount, Tiers, sha256, tool};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn check(mut command: Command, directory: &Path) {
     assert!(output.status.success(), "{}", said.lines().last().unwrap_or(""));
 }
 
-fn on(mode: Mode, home: &str, run: impl FnOnce(&Path)) {
+pub fn on(mode: Mode, home: &str, run: impl FnOnce(&Path)) {
     run_on(&Tiers::with_azurite(), mode, home, run);
 }
 
@@ -80,13 +80,6 @@ fn ml(directory: &Path) {
     let mut command = Command::new(python());
     command.arg(project("tests/checks/ml.py"));
     check(command, directory);
-}
-
-/// A Rust program of `tools/setup.sh`.
-fn tool(name: &str) -> PathBuf {
-    let tool = project("target/tools/bin").join(name);
-    assert!(tool.exists(), "no {}: tools/test.sh --full makes it", tool.display());
-    tool
 }
 
 fn pjdfstest(directory: &Path) {

@@ -1,4 +1,4 @@
-//! Descriptors: many open files, and what happens when no more can be had.
+//! What there can't be more of: descriptors, extended attributes.
 
 use crate::support::blob_server::BlobServer;
 use crate::support::mount::told;
@@ -89,5 +89,33 @@ fn descriptors_that_end_cost_no_bytes() {
             assert!(tiers.expect_blob(name) == bytes, "{name}");
         }
         assert!(mount.unmount().success(), "{}", mount.log());
+    }
+}
+
+/// As many as listxattr(2) can show, and what home can hold.
+#[test]
+fn extended_attributes_end_with_enospc() {
+    use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
+    use rustix::io::Errno;
+    let server = BlobServer::start();
+    let tiers = Tiers::with_server(&server);
+    let mount = Mount::of(&tiers).default_revalidate().start();
+    for (directory, most) in [("d", 65), ("blob", 8)] {
+        fs::create_dir(mount.path(directory)).expect("mkdir");
+        let file = mount.path(directory).join("f");
+        fs::write(&file, b"f").expect("a write");
+        let value = [b'v'; 1000];
+        let set = |i: usize, value: &[u8]| setxattr(&file, format!("user.{i}"), value, XattrFlags::empty());
+        let refused = (0..1000).find_map(|i| set(i, &value).err().map(|error| (i, error)));
+        let (fitted, error) = refused.expect("an end");
+        assert_eq!(error, Errno::NOSPC);
+        assert!((most - 3..=most).contains(&fitted), "{directory}: {fitted}");
+        let mut buffer = vec![0; 65_536];
+        assert_eq!(getxattr(&file, format!("user.{fitted}"), &mut buffer[..]), Err(Errno::NODATA));
+        assert_eq!(getxattr(&file, "user.0", &mut buffer[..]), Ok(value.len()));
+        let length = listxattr(&file, &mut buffer[..]).expect("listxattr");
+        assert_eq!(buffer[..length].iter().filter(|byte| **byte == 0).count(), fitted);
+        set(0, b"short").expect("what is smaller fits");
+        set(fitted, &value[..500]).expect("what fits now");
     }
 }

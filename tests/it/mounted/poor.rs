@@ -210,3 +210,44 @@ fn a_stale_handle_now_and_then_is_nobodys_error() {
         holds(&share);
     }
 }
+
+/// What is on the share itself: bytes, names, symlinks and times to its grain.
+#[test]
+fn a_share_over_smb_keeps_bytes_and_names_without_the_catalog() {
+    let tiers = Tiers::with_directories();
+    let _poor = PoorShare::at(&tiers.share, REFUSING);
+    let mut mount = Mount::of(&tiers).start();
+    let share = mount.path("share");
+    fs::create_dir(&share).expect("mkdir");
+    fill(&share);
+    let times = |name: &str| {
+        let stat = fs::symlink_metadata(share.join(name)).expect("stat");
+        (stat.mtime(), stat.mtime_nsec() / 100)
+    };
+    let before: Vec<_> = (0..20).map(|i| times(&format!("f{i}"))).collect();
+    assert!(mount.unmount().success(), "{}", mount.log());
+    mount.lose_catalog();
+    mount.remount();
+    for (i, before) in (0..20_u32).zip(before) {
+        let name = format!("f{i}");
+        assert_eq!(
+            fs::read(share.join(&name)).expect("a read"),
+            noise(u64::from(i), 3000 + i as usize),
+            "{name}"
+        );
+        assert_eq!(times(&name), before, "{name}");
+    }
+    assert_eq!(fs::read(share.join("F0")).expect("a read"), b"in capitals");
+    assert_eq!(fs::read_link(share.join("pointer")).expect("a link"), Path::new("f2"));
+    assert!(share.join("d:").is_dir());
+    // The rest was the catalog's alone: it is gone, or as the share has it, and never another file's.
+    let owner = |name: &str| fs::symlink_metadata(share.join(name)).map(|stat| stat.uid()).ok();
+    assert!((0..20).all(|i| owner(&format!("f{i}")) == owner("f0")), "one owner for all");
+    let mut value = [0; 10];
+    assert!(rustix::fs::getxattr(share.join("f3"), "user.colour", &mut value[..]).is_err());
+    assert_eq!(owner("fifo"), None);
+    // Each name of a file is a file of its own.
+    assert_eq!(fs::read(share.join("linked")).expect("a read"), noise(1, 3001));
+    assert_eq!(fs::metadata(share.join("f1")).expect("stat").nlink(), 1);
+    assert_eq!(names(&share).len(), 20 + 4);
+}

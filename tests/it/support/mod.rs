@@ -42,3 +42,10 @@ pub fn sha256(bytes: &[u8]) -> String {
     use sha2::Digest;
     sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+/// A Rust program that `tools/setup.sh` installs.
+pub fn tool(name: &str) -> std::path::PathBuf {
+    let tool = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/bin").join(name);
+    assert!(tool.exists(), "no {}: tools/test.sh --full makes it", tool.display());
+    tool
+}
