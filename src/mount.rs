@@ -8,6 +8,7 @@ mod fsck;
 mod lifecycle;
 mod offline;
 mod parts;
+mod queue;
 mod rebuild;
 mod status;
 mod tiers;

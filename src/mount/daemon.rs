@@ -7,8 +7,8 @@ use super::status;
 use super::warm::Warm;
 use crate::cli::detach::{self, Manner};
 use crate::control::protocol::{
-    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Progress, Role, Row,
-    RowKind, RowState, TierAccepted, Warmed, WirePath,
+    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Progress, QueuePage,
+    QueueQuery, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
 };
 use crate::control::status::Status;
 use crate::control::{Daemon, ProgressSink};
@@ -284,6 +284,14 @@ impl Daemon for Live {
 
     async fn forget_lost(&self, up_to: u64) -> Result<u64> {
         self.assembled.catalog.forget_lost(up_to)
+    }
+
+    async fn queue(&self, query: &QueueQuery) -> Result<QueuePage> {
+        self.queue_page(query).await
+    }
+
+    async fn retry(&self, path: &[u8]) -> Result<Retried> {
+        self.retry_at(path).await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<ListPage> {

@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Finished(Ended),
     /// Somebody waits for these.
     Flush(FlushRequest),
+    /// Somebody wants these failed steps tried again now.
+    Retry(Vec<(String, Seq)>),
     /// Time for house-keeping.
     Chores,
     /// End now; what runs is dropped.
@@ -131,6 +133,12 @@ impl Engine {
             }
             Event::Finished(ended) => self.finished(ended),
             Event::Flush(request) => self.flush(request),
+            Event::Retry(steps) => {
+                self.queue.notice();
+                steps.iter().for_each(|(domain, seq)| self.queue.retry(domain, *seq));
+                let mut blocked = self.context.counters.blocked.lock();
+                blocked.retain(|step, _| !steps.contains(step));
+            }
             Event::Chores => jobs::chores::run(&self.context).await,
             // Handled where the loop ends.
             Event::Stop(_) => {}
@@ -197,6 +205,7 @@ impl Engine {
 
     fn spawn(&mut self, item: Item) {
         let name = (item.domain.clone(), item.seq);
+        self.context.counters.running.lock().insert(item.seq);
         let job = jobs::run(Arc::clone(&self.context), item);
         let task = self.jobs.spawn_on(job, &self.context.runtime);
         self.tasks.insert(task.id(), name);
@@ -205,6 +214,7 @@ impl Engine {
     fn finished(&mut self, ended: Ended) {
         let Ended { domain, seq, verdict, bytes, trouble } = ended;
         let counters = &self.context.counters;
+        counters.running.lock().remove(&seq);
         counters.blocked.lock().remove(&(domain.clone(), seq));
         if let Some(trouble) = trouble {
             if verdict == Verdict::Blocked {

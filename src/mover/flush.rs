@@ -114,7 +114,8 @@ impl Targets {
     }
 }
 
-fn each_step(context: &Context, mut visit: impl FnMut(&Step) -> Result<()>) -> Result<()> {
+/// Visits every step, in order.
+pub(crate) fn each_step(context: &Context, mut visit: impl FnMut(&Step) -> Result<()>) -> Result<()> {
     let mut after = Seq(0);
     loop {
         let page = context.catalog.steps(after, PAGE)?;
@@ -135,7 +136,8 @@ pub(crate) fn found<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-enum Scope {
+/// Which steps are meant.
+pub(crate) enum Scope {
     All,
     Inodes(HashSet<Ino>),
     Under(HashSet<Ino>),
@@ -151,7 +153,12 @@ impl Scope {
         }
     }
 
-    fn covers(&self, context: &Context, step: &Step) -> Result<bool> {
+    /// A file or directory, with everything below.
+    pub(crate) fn under(ino: Ino) -> Self {
+        Self::new(&FlushScope::Under(vec![ino]))
+    }
+
+    pub(crate) fn covers(&self, context: &Context, step: &Step) -> Result<bool> {
         let wanted = match self {
             Self::All => return Ok(true),
             Self::Inodes(wanted) | Self::Under(wanted) => wanted,

@@ -4,8 +4,10 @@ use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::engine::{Event, FlushRequest};
 use crate::mover::flush::{self, FlushReport, FlushScope, PROGRESS_EVERY, Progress};
+use crate::mover::listing::{self, About, Queued};
 use crate::mover::status::MoverStatus;
 use crate::policy::placement::Rules;
+use crate::types::Seq;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -92,6 +94,27 @@ impl MoverHandle {
             Progress { files_total: targets.files, bytes_total: targets.bytes, ..Progress::default() };
         let complete = targets.files == 0;
         Ok(FlushReport { progress, complete, open: targets.open, ..FlushReport::default() })
+    }
+
+    /// What still has to reach home: steps after `after` in their order, at most `limit`; and where the next page begins.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    pub async fn queued(&self, after: Seq, limit: usize) -> Result<(Vec<Queued>, Option<Seq>)> {
+        self.context.blocking(move |context| listing::page(context, after, limit)).await
+    }
+
+    /// Tries failed steps again at once. Answers how many had failed, and how many had not.
+    ///
+    /// # Errors
+    /// If the catalog fails or the mover stops.
+    pub async fn retry(&self, about: About) -> Result<(u64, u64)> {
+        let retry = self.context.blocking(move |context| listing::retry(context, &about)).await?;
+        let counts = (retry.failed.len() as u64, retry.others);
+        if counts.0 > 0 {
+            self.send(Event::Retry(retry.failed)).await?;
+        }
+        Ok(counts)
     }
 
     /// Flushes everything; for unmount.

@@ -126,7 +126,7 @@ fn holds(context: &Context, what: &StepKind) -> Result<Holds> {
 }
 
 /// Only files settle: a directory or a symlink costs one request, a delete frees a name.
-fn settle(context: &Context, what: &StepKind) -> Result<Duration> {
+pub(crate) fn settle(context: &Context, what: &StepKind) -> Result<Duration> {
     let StepKind::Reconcile(ino) = *what else { return Ok(Duration::ZERO) };
     match found(context.catalog.inode(ino))? {
         Some(inode) if inode.attr.kind == FileKind::Regular => {}

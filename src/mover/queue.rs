@@ -249,6 +249,14 @@ impl Queue {
         domain.entries.iter_mut().take_while(|entry| entry.item.seq <= seq).for_each(Entry::try_again);
     }
 
+    /// This failed step is tried again at once.
+    pub fn retry(&mut self, domain: &str, seq: Seq) {
+        let Some(domain) = self.domains.get_mut(domain) else { return };
+        if let Some(at) = domain.find(seq) {
+            domain.entries[at].try_again();
+        }
+    }
+
     /// Steps of `domain` up to `seq` settle no longer.
     pub fn settle_no_more(&mut self, domain: &str, seq: Seq) {
         if let Some(domain) = self.domains.get_mut(domain) {

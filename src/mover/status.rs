@@ -2,7 +2,7 @@
 
 use crate::types::{Seq, Timestamp};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sums since the start of the daemon.
@@ -20,6 +20,8 @@ pub(crate) struct Counters {
     /// By domain and step.
     pub(crate) blocked: Mutex<BTreeMap<(String, Seq), Trouble>>,
     pub(crate) queue: Mutex<QueueFacts>,
+    /// Steps that jobs are at.
+    pub(crate) running: Mutex<HashSet<Seq>>,
 }
 
 impl Counters {

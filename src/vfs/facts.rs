@@ -67,6 +67,16 @@ impl Vfs {
         Ok(ino)
     }
 
+    /// The inode under a path as far as it is known: no tier is asked.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`].
+    pub fn resolve_known(&self, path: &Key) -> Result<Ino> {
+        path.components().try_fold(Ino::ROOT, |ino, name| {
+            Ok(self.catalog().lookup(ino, name)?.ok_or(Kind::NotFound)?.attr.ino)
+        })
+    }
+
     /// Facts of one inode.
     ///
     /// # Errors

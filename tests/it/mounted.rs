@@ -7,6 +7,7 @@ mod permissions;
 mod poor;
 mod posix;
 mod promises;
+mod queue;
 mod renames;
 mod sharing;
 mod sick;

@@ -2,6 +2,7 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use tierfs::cli::queue;
 
 /// Where the data of a tierfs mount is, how full its tiers are, and first what needs a person.
 #[derive(Debug, Parser)]
@@ -22,6 +23,18 @@ pub struct Args {
 pub enum Command {
     /// A line a file: the tiers that hold it, its state, heat and size
     Ls(Ls),
+    /// What still has to reach home, a line a step in their order
+    Queue(Queue),
+}
+
+/// `tierstat queue`.
+#[derive(Debug, ClapArgs)]
+pub struct Queue {
+    /// Any path in the mount; without it, the mount around the current directory, or the only one
+    pub mountpoint: Option<PathBuf>,
+    /// A JSON object a line
+    #[arg(long)]
+    json: bool,
 }
 
 /// `tierstat ls`.
@@ -73,6 +86,12 @@ pub enum Depth {
 impl Args {
     pub fn form(&self) -> Form {
         form(self.json)
+    }
+}
+
+impl Queue {
+    pub fn form(&self) -> queue::Form {
+        if self.json { queue::Form::Json } else { queue::Form::Text }
     }
 }
 

@@ -11,6 +11,7 @@ use args::{Args, Command};
 use clap::Parser;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
+use tierfs::cli::queue::{self, ListError};
 use tierfs::control::target::TargetError;
 
 /// Why nothing could be shown.
@@ -22,6 +23,16 @@ enum Failure {
     Said(String),
     #[error("{0}")]
     Output(#[from] io::Error),
+}
+
+impl From<ListError> for Failure {
+    fn from(error: ListError) -> Self {
+        match error {
+            ListError::Target(error) => Self::Target(error),
+            ListError::Client(error) => Self::Said(error.to_string()),
+            ListError::Output(error) => Self::Output(error),
+        }
+    }
 }
 
 impl Failure {
@@ -56,5 +67,6 @@ fn show(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     match &args.command {
         None => summary::show(args.mountpoint.as_deref(), args.form(), out),
         Some(Command::Ls(ls)) => ls::show(ls, out),
+        Some(Command::Queue(args)) => Ok(queue::show(args.mountpoint.as_deref(), args.form(), out)?),
     }
 }

@@ -1,0 +1,189 @@
+//! What still has to reach home, a step at a time: for people who ask, and to have a failed one tried again.
+
+use crate::catalog::{Step, StepKind, WriteState};
+use crate::error::Result;
+use crate::mover::context::Context;
+use crate::mover::flush::{Scope, each_step, found};
+use crate::mover::jobs;
+use crate::mover::queue::later;
+use crate::types::{FileKind, Ino, Key, Seq, Timestamp};
+use std::collections::HashSet;
+
+/// A step as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// Its place in the order.
+    pub seq: Seq,
+    /// Its order domain.
+    pub domain: String,
+    /// What is to be done.
+    pub what: What,
+    /// Where: a path in the mount, or a key at home if nothing there has a path any more.
+    pub path: Key,
+    /// Bytes that are not at home yet.
+    pub bytes: u64,
+    /// When it was queued.
+    pub queued_at: Timestamp,
+    /// How far it is.
+    pub stand: Stand,
+    /// What the last try said.
+    pub error: Option<String>,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// New content of a file.
+    Write,
+    /// Names or attributes.
+    Update,
+    /// A directory and where it is.
+    Directory,
+    /// A key at home goes.
+    Delete,
+}
+
+/// How far a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// Refused for good.
+    Blocked,
+    /// Failed, and tried again at this moment.
+    Retrying(Timestamp),
+    /// The file is open for writing, or was never closed.
+    Open,
+    /// Being done now.
+    Running,
+    /// Waits until then for renames, rewrites and deletes.
+    Settling(Timestamp),
+    /// Waits for its turn.
+    Waiting,
+}
+
+/// Which steps are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A file or directory, with everything below.
+    Inode(Ino),
+    /// What was to be under this name of a directory.
+    Name(Ino, Vec<u8>),
+}
+
+/// What [`retry`] found to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Retry {
+    /// These had failed.
+    pub(crate) failed: Vec<(String, Seq)>,
+    /// So many had not.
+    pub(crate) others: u64,
+}
+
+/// Steps after `after`, in order, at most `limit`; and where the next page begins.
+pub(crate) fn page(context: &Context, after: Seq, limit: usize) -> Result<(Vec<Queued>, Option<Seq>)> {
+    let steps = context.catalog.steps(after, limit)?;
+    let next = steps.last().map(|last| last.seq).filter(|_| steps.len() == limit);
+    let running = context.counters.running.lock().clone();
+    let now = context.clock.wall();
+    let mut queued = Vec::with_capacity(steps.len());
+    for step in steps {
+        queued.extend(describe(context, step, &running, now)?);
+    }
+    Ok((queued, next))
+}
+
+/// None if it is gone meanwhile.
+fn describe(context: &Context, step: Step, running: &HashSet<Seq>, now: Timestamp) -> Result<Option<Queued>> {
+    let subject = match &step.what {
+        StepKind::Delete { place, name } => match found(context.catalog.place(*place))? {
+            None => return Ok(None),
+            Some(place) => {
+                let dir = place.ino.map(|dir| context.catalog.path(dir)).transpose()?.flatten();
+                Subject::of(What::Delete, dir.unwrap_or(place.key).join(name)?)
+            }
+        },
+        StepKind::Reconcile(ino) => match inode(context, *ino)? {
+            None => return Ok(None),
+            Some(subject) => subject,
+        },
+    };
+    let settled = later(step.queued_at, jobs::settle(context, &step.what)?);
+    let stand = match () {
+        () if step.blocked => Stand::Blocked,
+        () if running.contains(&step.seq) => Stand::Running,
+        () if step.error.is_some() => Stand::Retrying(step.not_before),
+        () if subject.open => Stand::Open,
+        () if settled > now => Stand::Settling(settled),
+        () => Stand::Waiting,
+    };
+    Ok(Some(Queued {
+        seq: step.seq,
+        domain: step.domain,
+        what: subject.what,
+        path: subject.path,
+        bytes: subject.bytes,
+        queued_at: step.queued_at,
+        stand,
+        error: step.error,
+    }))
+}
+
+struct Subject {
+    what: What,
+    path: Key,
+    bytes: u64,
+    open: bool,
+}
+
+impl Subject {
+    fn of(what: What, path: Key) -> Self {
+        Self { what, path, bytes: 0, open: false }
+    }
+}
+
+fn inode(context: &Context, ino: Ino) -> Result<Option<Subject>> {
+    let (Some(inode), Some(path)) = (found(context.catalog.inode(ino))?, context.catalog.path(ino)?) else {
+        return Ok(None);
+    };
+    Ok(Some(match (inode.attr.kind, inode.state) {
+        (FileKind::Directory, _) => Subject::of(What::Directory, path),
+        (_, WriteState::Clean) => Subject::of(What::Update, path),
+        (_, state) => Subject {
+            bytes: inode.attr.size,
+            open: state != WriteState::Closed,
+            ..Subject::of(What::Write, path)
+        },
+    }))
+}
+
+/// Lets the failed steps among those `about` go on at once.
+pub(crate) fn retry(context: &Context, about: &About) -> Result<Retry> {
+    let mut retry = Retry::default();
+    each_step(context, |step| {
+        let meant = match about {
+            About::Inode(ino) => Scope::under(*ino).covers(context, step)?,
+            About::Name(dir, name) => is_delete_of(context, step, *dir, name)?,
+        };
+        if meant && step.error.is_some() {
+            retry.failed.push((step.domain.clone(), step.seq));
+        } else if meant {
+            retry.others += 1;
+        }
+        Ok(())
+    })?;
+    for (_, seq) in &retry.failed {
+        context.catalog.retry_step(*seq)?;
+    }
+    Ok(retry)
+}
+
+/// Whether the step deletes what was `name` in `dir`, or something below it.
+fn is_delete_of(context: &Context, step: &Step, dir: Ino, name: &[u8]) -> Result<bool> {
+    let StepKind::Delete { place, name: key } = &step.what else { return Ok(false) };
+    let Some(place) = found(context.catalog.place(*place))? else { return Ok(false) };
+    if place.ino == Some(dir) {
+        return Ok(key == name);
+    }
+    // Of a directory that is gone only its key tells what it was.
+    let (Some(parent), None) = (context.catalog.path(dir)?, place.ino) else { return Ok(false) };
+    Ok(place.key.is_under(&parent.join(name)?))
+}
