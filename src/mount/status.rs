@@ -3,16 +3,17 @@
 use super::daemon::Live;
 use super::parts::Assembled;
 use super::tiers::Built;
-use crate::catalog::TierCounts;
+use crate::catalog::{TierCounts, Waiting};
 use crate::control::protocol::WirePath;
 use crate::control::status::{
-    BLOCKED_MAX, Blocked, Dirty, IoMode, LastError, Queue, Reads, SCHEMA, Status, TierState, TierStatus,
+    BLOCKED_MAX, Blocked, Dirty, Failing, IoMode, LastError, Queue, Reads, SCHEMA, Status, TierState,
+    TierStatus,
 };
 use crate::data::HotStore;
 use crate::error::{Kind, Result};
 use crate::mover::MoverStatus;
 use crate::tier::Usage;
-use crate::types::TierId;
+use crate::types::{TierId, Timestamp};
 use crate::vfs;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -126,14 +127,22 @@ pub fn of(live: &Live) -> Status {
         },
         mode_reason: live.mode.clone(),
         uptime_s: live.started.elapsed().as_secs(),
-        tiers: assembled.built.iter().map(|one| tier(live, one, counts.get(&one.row.id))).collect(),
+        tiers: {
+            let dirty = dirty_by_home(assembled, &mover);
+            let known = |one: &Built| (counts.get(&one.row.id), dirty.get(&one.row.id).copied());
+            assembled.built.iter().map(|one| tier(live, one, known(one))).collect()
+        },
         dirty: Dirty {
             files: mover.dirty_files,
             bytes: mover.dirty_bytes,
-            open_files: 0,
+            open_files: mover.open_files,
             oldest_age_s: mover
-                .oldest
-                .map(|oldest| (now.0.saturating_sub(oldest.0).max(0) / 1_000_000_000).cast_unsigned()),
+                .backlog
+                .iter()
+                .filter(|part| part.waiting != Waiting::ForClose)
+                .filter_map(|part| part.oldest)
+                .min()
+                .map(|oldest| age_s(oldest, now)),
         },
         queue: queue(&mover),
         blocked: mover
@@ -145,7 +154,13 @@ pub fn of(live: &Live) -> Status {
             })
             .collect(),
         blocked_files: mover.blocked.len() as u64,
+        failing: mover.failing.as_ref().map(|(since, trouble)| Failing {
+            about: trouble.about.clone(),
+            error: trouble.error.clone(),
+            since_s: age_s(*since, now),
+        }),
         conflicts: mover.conflicts,
+        conflicts_left: mover.conflict_copies,
         shadowed: 0,
         hidden: assembled.vfs.hidden_names(),
         lost: lost + mover.lost.len() as u64,
@@ -172,10 +187,25 @@ fn lost_paths(assembled: &Assembled, mover: &MoverStatus) -> Vec<WirePath> {
 }
 
 fn queue(mover: &MoverStatus) -> Queue {
-    Queue { length: mover.queued, running: mover.in_flight, retrying: 0 }
+    Queue { length: mover.queued, running: mover.in_flight, retrying: mover.retrying }
 }
 
-fn tier(live: &Live, one: &Built, counts: Option<&TierCounts>) -> TierStatus {
+fn age_s(since: Timestamp, now: Timestamp) -> u64 {
+    (now.0.saturating_sub(since.0).max(0) / 1_000_000_000).cast_unsigned()
+}
+
+/// Bytes that wait to be committed, by the tier they go to.
+fn dirty_by_home(assembled: &Assembled, mover: &MoverStatus) -> HashMap<TierId, u64> {
+    let mut dirty = HashMap::new();
+    for part in mover.backlog.iter() {
+        if let Some(rule) = assembled.rules.of_domain(&part.domain) {
+            *dirty.entry(rule.home).or_default() += part.bytes;
+        }
+    }
+    dirty
+}
+
+fn tier(live: &Live, one: &Built, (counts, dirty): (Option<&TierCounts>, Option<u64>)) -> TierStatus {
     let counts = counts.cloned().unwrap_or_default();
     let known = live.usage.of(live, one);
     let (state, reason) = health(one, &known);
@@ -193,7 +223,7 @@ fn tier(live: &Live, one: &Built, counts: Option<&TierCounts>) -> TierStatus {
         bytes: counts.bytes,
         hot_bytes: known.hot_bytes,
         staged_bytes: counts.staged_bytes,
-        dirty_bytes: 0,
+        dirty_bytes: dirty.unwrap_or(0),
         requests: calls.iter().map(|call| call.calls).sum(),
         errors: calls.iter().map(|call| call.errors).sum(),
         bytes_read: one.meter.bytes_read(),

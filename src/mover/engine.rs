@@ -216,9 +216,18 @@ impl Engine {
         let counters = &self.context.counters;
         counters.running.lock().remove(&seq);
         counters.blocked.lock().remove(&(domain.clone(), seq));
+        if !matches!(verdict, Verdict::Retry(_)) {
+            counters.failing.lock().remove(&(domain.clone(), seq));
+        }
         if let Some(trouble) = trouble {
+            let step = (domain.clone(), seq);
             if verdict == Verdict::Blocked {
-                counters.blocked.lock().insert((domain.clone(), seq), trouble.clone());
+                counters.blocked.lock().insert(step, trouble.clone());
+            } else {
+                let since = |(since, _): &(Timestamp, Trouble)| *since;
+                let mut failing = counters.failing.lock();
+                let since = failing.get(&step).map_or(trouble.at, since);
+                failing.insert(step, (since, trouble.clone()));
             }
             *counters.last_error.lock() = Some(trouble);
         }
@@ -279,11 +288,8 @@ impl Engine {
     }
 
     fn publish(&self) {
-        *self.context.counters.queue.lock() = QueueFacts {
-            waiting: self.queue.len(),
-            running: self.queue.running(),
-            oldest: self.queue.oldest(),
-        };
+        *self.context.counters.queue.lock() =
+            QueueFacts { running: self.queue.running(), oldest: self.queue.oldest() };
     }
 }
 

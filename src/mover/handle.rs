@@ -6,6 +6,7 @@ use crate::mover::engine::{Event, FlushRequest};
 use crate::mover::flush::{self, FlushReport, FlushScope, PROGRESS_EVERY, Progress};
 use crate::mover::listing::{self, About, Queued};
 use crate::mover::status::MoverStatus;
+use crate::policy::aside::is_conflict_name;
 use crate::policy::placement::Rules;
 use crate::types::Seq;
 use std::sync::Arc;
@@ -132,8 +133,18 @@ impl MoverHandle {
     pub fn status(&self) -> Result<MoverStatus> {
         let counters = &self.context.counters;
         let queue = *counters.queue.lock();
+        let backlog = self.context.catalog.backlog(Duration::ZERO)?;
+        let failing = {
+            let failing = counters.failing.lock();
+            let longest = failing.values().min_by_key(|(since, _)| *since).cloned();
+            (failing.len() as u64, longest)
+        };
         let mut status = MoverStatus {
-            queued: queue.waiting as u64,
+            queued: backlog.iter().map(|part| part.steps).sum(),
+            backlog,
+            retrying: failing.0,
+            failing: failing.1,
+            conflict_copies: self.conflict_copies(),
             in_flight: queue.running as u64,
             oldest: queue.oldest,
             committed_files: counters.committed_files.load(Ordering::Relaxed),
@@ -150,10 +161,22 @@ impl MoverHandle {
             ..MoverStatus::default()
         };
         for (_, counts) in self.context.catalog.counts()? {
-            status.dirty_files += counts.staged_files;
-            status.dirty_bytes += counts.staged_bytes;
+            status.dirty_files += counts.dirty_files;
+            status.dirty_bytes += counts.dirty_bytes;
+            status.open_files += counts.open_files;
         }
         Ok(status)
+    }
+
+    /// How many conflict copies are still there under the names they were given.
+    fn conflict_copies(&self) -> u64 {
+        let mut copies = self.context.counters.conflict_copies.lock();
+        copies.retain(|ino| {
+            let names = self.context.catalog.names(*ino);
+            // Where the catalog can't say, they are.
+            names.map_or(true, |names| names.iter().any(|(_, name)| is_conflict_name(name)))
+        });
+        copies.len() as u64
     }
 
     /// Uses other rules from now on.

@@ -170,10 +170,16 @@ impl Rules {
         format!("{DOMAIN}{}", self.rule(path).index)
     }
 
+    /// The rule that an order domain is of; none if no rule of now makes it.
+    #[must_use]
+    pub fn of_domain(&self, domain: &str) -> Option<&Rule> {
+        let index: usize = domain.strip_prefix(DOMAIN)?.parse().ok()?;
+        self.0.get(index).map(|one| &one.rule)
+    }
+
     /// Which steps of an order domain keep their order; all in one that no rule of now makes.
     #[must_use]
     pub fn order(&self, domain: &str) -> Order {
-        let index: Option<usize> = domain.strip_prefix(DOMAIN).and_then(|index| index.parse().ok());
-        index.and_then(|index| self.0.get(index)).map_or(Order::Strict, |one| one.rule.order)
+        self.of_domain(domain).map_or(Order::Strict, |rule| rule.order)
     }
 }

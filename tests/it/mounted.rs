@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod full;
+mod health;
 mod limits;
 mod permissions;
 mod poor;

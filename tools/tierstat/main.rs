@@ -1,6 +1,7 @@
 //! `tierstat`: where the data is, how full the tiers are, and first what needs a person.
 
 mod args;
+mod health;
 mod letters;
 mod ls;
 mod order;
@@ -52,9 +53,9 @@ impl Failure {
 fn main() -> ExitCode {
     let args = Args::parse();
     let mut out = BufWriter::new(io::stdout().lock());
-    let shown = show(&args, &mut out).and_then(|()| Ok(out.flush()?));
+    let shown = show(&args, &mut out).and_then(|code| out.flush().map(|()| code).map_err(Failure::from));
     match shown {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");
@@ -63,10 +64,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn show(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+/// Shows it; answers the exit code.
+fn show(args: &Args, out: &mut dyn Write) -> Result<u8, Failure> {
     match &args.command {
-        None => summary::show(args.mountpoint.as_deref(), args.form(), out),
-        Some(Command::Ls(ls)) => ls::show(ls, out),
-        Some(Command::Queue(args)) => Ok(queue::show(args.mountpoint.as_deref(), args.form(), out)?),
+        None => summary::show(args.mountpoint.as_deref(), args.form(), out)?,
+        Some(Command::Ls(ls)) => ls::show(ls, out)?,
+        Some(Command::Queue(args)) => queue::show(args.mountpoint.as_deref(), args.form(), out)?,
+        Some(Command::Health(args)) => return health::show(args.mountpoint.as_deref(), args.form(), out),
     }
+    Ok(0)
 }
