@@ -31,7 +31,7 @@ pub use meters::Meters;
 pub use owner::Owner;
 pub use reader::{Reader, Source};
 pub use sidecar::{Sidecar, SidecarState};
-pub use stage::{Elsewhere, StageStore, Staged};
+pub use stage::{Elsewhere, Life, StageStore, Staged};
 pub use streams::Streams;
 
 #[cfg(test)]

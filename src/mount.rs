@@ -10,6 +10,7 @@ mod offline;
 mod parts;
 mod queue;
 mod rebuild;
+mod stages;
 mod status;
 mod tiers;
 mod warm;
@@ -19,6 +20,7 @@ pub use fsck::{Fsck, Told, Verdict};
 pub use lifecycle::run;
 pub use offline::Offline;
 pub use rebuild::{Rebuild, Rebuilt, Replace};
+pub use stages::{ForeignStage, OwnIds, foreign_stages};
 
 use crate::catalog::{Catalog, Location};
 use crate::cli::options::MountOptions;

@@ -88,6 +88,14 @@ impl Catalog {
         Ok(known)
     }
 
+    /// Ids of all catalogs that were at `path`, the last one's last.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub fn known_ids(path: &Path) -> Result<Vec<String>> {
+        ids::known(path)
+    }
+
     /// No stage of the catalog with this id is left.
     ///
     /// # Errors
