@@ -206,7 +206,7 @@ pub struct FlushArgs {
     /// Wait at most this long, then exit 4; the upload goes on
     #[arg(long, value_name = "DURATION", value_parser = config::duration)]
     pub timeout: Option<Duration>,
-    /// Don't wait: exit 0 if everything is at home, else 1
+    /// Don't wait: exit 0 if everything is at home, else say what is pending and exit 1
     #[arg(long, conflicts_with = "timeout")]
     pub check: bool,
 }

@@ -268,7 +268,7 @@ pub struct Progress {
     pub bytes_done: u64,
     /// Bytes still to move.
     pub bytes_left: u64,
-    /// What it waits for, if it does not move.
+    /// What keeps it and is tried again, if anything does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
 }

@@ -3,8 +3,9 @@
 use super::daemon::Live;
 use crate::control::protocol::{QueuePage, QueueQuery, QueueRow, QueueState, QueueWhat, Retried, WirePath};
 use crate::error::{Error, Kind, Result};
-use crate::mover::{About, Queued, Stand, What};
+use crate::mover::{FlushScope, Named, Queued, Stand, What};
 use crate::types::{Key, Seq, Timestamp};
+use crate::vfs::{Caller, Vfs};
 
 impl Live {
     pub(super) async fn queue_page(&self, query: &QueueQuery) -> Result<QueuePage> {
@@ -15,27 +16,49 @@ impl Live {
     }
 
     pub(super) async fn retry_at(&self, path: &[u8]) -> Result<Retried> {
-        let key = Key::parse(path)?;
-        let about = {
-            let key = key.clone();
-            self.apart(move |vfs, _| about(|key| vfs.resolve_known(key), &key)).await?
-        };
-        let (steps, others) = self.assembled.mover.retry(about).await?;
+        let named = self.named(vec![path.to_vec()]).await?.remove(0);
+        let key = named.path.clone();
+        let (steps, others) = self.assembled.mover.retry(named).await?;
         match steps + others {
             0 => Err(Error::new(Kind::NotFound, format!("{key} is not in the queue: all of it is at home"))),
             _ => Ok(Retried { steps, others }),
         }
     }
-}
 
-/// What of the queue a path means: what is there, or the delete of what was.
-fn about(resolve: impl Fn(&Key) -> Result<crate::types::Ino>, key: &Key) -> Result<About> {
-    match (resolve(key), key.split()) {
-        (Err(error), Some((parent, name))) if error.kind() == Kind::NotFound => {
-            let parent = resolve(&parent).map_err(|error| error.context(key.clone()))?;
-            Ok(About::Name(parent, name.to_vec()))
+    /// What is at these paths: what is known here, whatever a tier says; else what the tier says. A path that is gone is one too.
+    pub(super) async fn named(&self, paths: Vec<Vec<u8>>) -> Result<Vec<Named>> {
+        let resolve = |vfs: &Vfs, caller: &Caller, key: &Key| match vfs.resolve_known(key) {
+            Err(error) if error.kind() == Kind::NotFound => vfs.resolve(caller, key),
+            known => known,
+        };
+        self.apart(move |vfs, caller| {
+            let named = |path: &Vec<u8>| -> Result<Named> {
+                let path = Key::parse(path)?;
+                let ino = match resolve(vfs, caller, &path) {
+                    Ok(ino) => Some(ino),
+                    Err(error) if error.kind() == Kind::NotFound => None,
+                    Err(error) => return Err(error.context(path)),
+                };
+                Ok(Named { path, ino })
+            };
+            paths.iter().map(named).collect()
+        })
+        .await
+    }
+
+    /// What a flush of `paths` means. One that is not there must have something to be done.
+    pub(super) async fn flush_scope_of(&self, paths: &[Vec<u8>]) -> Result<FlushScope> {
+        if paths.is_empty() {
+            return Ok(FlushScope::All);
         }
-        (found, _) => Ok(About::Inode(found.map_err(|error| error.context(key.clone()))?)),
+        let named = self.named(paths.to_vec()).await?;
+        for one in named.iter().filter(|one| one.ino.is_none()) {
+            let left = self.assembled.mover.pending(FlushScope::Named(vec![one.clone()])).await?;
+            if left.complete {
+                return Err(Error::new(Kind::NotFound, format!("{}: no such file or directory", one.path)));
+            }
+        }
+        Ok(FlushScope::Named(named))
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) enum Event {
     Flush(FlushRequest),
     /// Somebody wants these failed steps tried again now.
     Retry(Vec<(String, Seq)>),
+    /// Somebody waits for room: these need not settle up to these steps.
+    MakeRoom(Vec<(String, Seq)>),
     /// Time for house-keeping.
     Chores,
     /// End now; what runs is dropped.
@@ -138,6 +140,9 @@ impl Engine {
                 steps.iter().for_each(|(domain, seq)| self.queue.retry(domain, *seq));
                 let mut blocked = self.context.counters.blocked.lock();
                 blocked.retain(|step, _| !steps.contains(step));
+            }
+            Event::MakeRoom(domains) => {
+                domains.iter().for_each(|(domain, last)| self.queue.settle_no_more(domain, *last));
             }
             Event::Chores => jobs::chores::run(&self.context).await,
             // Handled where the loop ends.
@@ -264,12 +269,12 @@ impl Engine {
         let mut index = 0;
         while index < self.flushes.len() {
             let flush = &mut self.flushes[index];
-            flush.request.targets.domains.retain(|domain, seq| !queue.is_past(domain, *seq));
-            let left = &flush.request.targets.domains;
-            let stuck = left.iter().all(|(domain, seq)| queue.is_stuck(domain, *seq));
+            flush.request.targets.drop_done(queue);
+            let left = &flush.request.targets;
+            let stuck = left.are_stuck(queue);
             flush.blocked = blocked
                 .iter()
-                .filter(|((domain, seq), _)| left.get(domain).is_some_and(|last| seq <= last))
+                .filter(|((domain, seq), _)| left.include(domain, *seq))
                 .map(|(_, trouble)| trouble.clone())
                 .collect();
             if stuck || flush.request.reply.is_closed() {
@@ -295,10 +300,11 @@ impl Engine {
 
 impl Waiting {
     fn note_done(&mut self, domain: &str, seq: Seq, bytes: u64) {
-        if self.request.targets.domains.get(domain).is_none_or(|last| *last < seq) {
+        if !self.request.targets.include(domain, seq) {
             return;
         }
         self.progress.files_done += 1;
+        self.progress.bytes_home = (self.progress.bytes_home + bytes).min(self.progress.bytes_total);
         self.progress.bytes_done = (self.progress.bytes_done + bytes).min(self.progress.bytes_total);
         self.request.progress.send_replace(self.progress);
     }
@@ -306,7 +312,7 @@ impl Waiting {
     fn answer(self) {
         let report = FlushReport {
             progress: self.progress,
-            complete: self.request.targets.domains.is_empty(),
+            complete: self.request.targets.domains.is_empty() && self.request.targets.unclosed == 0,
             timed_out: false,
             blocked: self.blocked,
             open: self.request.targets.open,

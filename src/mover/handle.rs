@@ -3,14 +3,14 @@
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::engine::{Event, FlushRequest};
-use crate::mover::flush::{self, FlushReport, FlushScope, PROGRESS_EVERY, Progress};
-use crate::mover::listing::{self, About, Queued};
-use crate::mover::status::MoverStatus;
+use crate::mover::flush::{self, FlushReport, FlushScope, Named, PROGRESS_EVERY, Progress};
+use crate::mover::listing::{self, Queued};
+use crate::mover::status::{MoverStatus, Trouble};
 use crate::policy::aside::is_conflict_name;
 use crate::policy::placement::Rules;
-use crate::types::Seq;
+use crate::types::{Seq, TierId};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -19,6 +19,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub struct MoverHandle {
     context: Arc<Context>,
     events: mpsc::Sender<Event>,
+    /// Hot copies are being dropped for somebody who waits.
+    making_room: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for MoverHandle {
@@ -29,7 +31,7 @@ impl std::fmt::Debug for MoverHandle {
 
 impl MoverHandle {
     pub(crate) fn new(context: Arc<Context>, events: mpsc::Sender<Event>) -> Self {
-        Self { context, events }
+        Self { context, events, making_room: Arc::default() }
     }
 
     /// Waits until everything in `scope` that was closed, renamed, deleted or changed before this call is at home, with
@@ -109,8 +111,8 @@ impl MoverHandle {
     ///
     /// # Errors
     /// If the catalog fails or the mover stops.
-    pub async fn retry(&self, about: About) -> Result<(u64, u64)> {
-        let retry = self.context.blocking(move |context| listing::retry(context, &about)).await?;
+    pub async fn retry(&self, named: Named) -> Result<(u64, u64)> {
+        let retry = self.context.blocking(move |context| listing::retry(context, &named)).await?;
         let counts = (retry.failed.len() as u64, retry.others);
         if counts.0 > 0 {
             self.send(Event::Retry(retry.failed)).await?;
@@ -124,6 +126,13 @@ impl MoverHandle {
     /// As [`MoverHandle::flush`].
     pub async fn drain(&self, deadline: Duration) -> Result<FlushReport> {
         self.flush(FlushScope::All, deadline).await
+    }
+
+    /// What keeps steps from their home now and may pass, the one that has failed for the longest time; cheap.
+    #[must_use]
+    pub fn failing(&self) -> Option<Trouble> {
+        let failing = self.context.counters.failing.lock();
+        failing.values().min_by_key(|(since, _)| *since).map(|(_, trouble)| trouble.clone())
     }
 
     /// How it is doing.
@@ -177,6 +186,22 @@ impl MoverHandle {
             names.map_or(true, |names| names.iter().any(|(_, name)| is_conflict_name(name)))
         });
         copies.len() as u64
+    }
+
+    /// Somebody waits for room on `stage`: what lies in these domains up to these steps need not settle, and if the tier is above
+    /// its high water, hot copies go. Does not wait.
+    pub fn make_room(&self, domains: Vec<(String, Seq)>, stage: TierId) {
+        // A full channel means that the loop has much to do; who still waits asks again.
+        let _ = self.events.try_send(Event::MakeRoom(domains));
+        if self.context.stores.hot.contains_key(&stage) && !self.making_room.swap(true, Ordering::AcqRel) {
+            let (context, making_room) = (self.context.clone(), self.making_room.clone());
+            self.context.runtime.spawn(async move {
+                if let Err(error) = context.blocking(|context| context.stores.keep_below_high_water()).await {
+                    tracing::warn!(%error, "hot copies could not make room");
+                }
+                making_room.store(false, Ordering::Release);
+            });
+        }
     }
 
     /// Uses other rules from now on.

@@ -3,7 +3,7 @@
 use crate::catalog::{Step, StepKind, WriteState};
 use crate::error::Result;
 use crate::mover::context::Context;
-use crate::mover::flush::{Scope, each_step, found};
+use crate::mover::flush::{Named, Scope, each_step, found};
 use crate::mover::jobs;
 use crate::mover::queue::later;
 use crate::types::{FileKind, Ino, Key, Seq, Timestamp};
@@ -58,15 +58,6 @@ pub enum Stand {
     Settling(Timestamp),
     /// Waits for its turn.
     Waiting,
-}
-
-/// Which steps are meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum About {
-    /// A file or directory, with everything below.
-    Inode(Ino),
-    /// What was to be under this name of a directory.
-    Name(Ino, Vec<u8>),
 }
 
 /// What [`retry`] found to do.
@@ -155,14 +146,12 @@ fn inode(context: &Context, ino: Ino) -> Result<Option<Subject>> {
     }))
 }
 
-/// Lets the failed steps among those `about` go on at once.
-pub(crate) fn retry(context: &Context, about: &About) -> Result<Retry> {
+/// Lets the failed steps at and below a path go on at once.
+pub(crate) fn retry(context: &Context, named: &Named) -> Result<Retry> {
     let mut retry = Retry::default();
+    let scope = Scope::named(std::slice::from_ref(named));
     each_step(context, |step| {
-        let meant = match about {
-            About::Inode(ino) => Scope::under(*ino).covers(context, step)?,
-            About::Name(dir, name) => is_delete_of(context, step, *dir, name)?,
-        };
+        let meant = scope.covers(context, step)?;
         if meant && step.error.is_some() {
             retry.failed.push((step.domain.clone(), step.seq));
         } else if meant {
@@ -174,16 +163,4 @@ pub(crate) fn retry(context: &Context, about: &About) -> Result<Retry> {
         context.catalog.retry_step(*seq)?;
     }
     Ok(retry)
-}
-
-/// Whether the step deletes what was `name` in `dir`, or something below it.
-fn is_delete_of(context: &Context, step: &Step, dir: Ino, name: &[u8]) -> Result<bool> {
-    let StepKind::Delete { place, name: key } = &step.what else { return Ok(false) };
-    let Some(place) = found(context.catalog.place(*place))? else { return Ok(false) };
-    if place.ino == Some(dir) {
-        return Ok(key == name);
-    }
-    // Of a directory that is gone only its key tells what it was.
-    let (Some(parent), None) = (context.catalog.path(dir)?, place.ino) else { return Ok(false) };
-    Ok(place.key.is_under(&parent.join(name)?))
 }

@@ -300,6 +300,22 @@ impl Queue {
         self.domains.get(domain).is_some_and(|domain| domain.is_stuck(seq))
     }
 
+    /// Whether this very step is still to be done, as far as memory tells: one that was not read yet counts.
+    #[must_use]
+    pub fn is_left(&self, domain: &str, seq: Seq) -> bool {
+        match self.domains.get(domain) {
+            None => self.overflow.is_some_and(|first| first <= seq),
+            Some(domain) => domain.find(seq).is_some() || (domain.more && domain.held_to < seq),
+        }
+    }
+
+    /// Whether this very step is refused for good.
+    #[must_use]
+    pub fn is_blocked(&self, domain: &str, seq: Seq) -> bool {
+        let state = |domain: &Domain| domain.find(seq).map(|at| domain.entries[at].state);
+        self.domains.get(domain).and_then(state) == Some(State::Blocked)
+    }
+
     /// Whether there is nothing to do, now or later.
     #[must_use]
     pub fn is_empty(&self) -> bool {

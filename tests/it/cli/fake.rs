@@ -73,6 +73,9 @@ impl Daemon for FakeDaemon {
     }
 
     async fn flush(&self, paths: &[Vec<u8>], _: Option<Duration>, _: &ProgressSink) -> Result<Drained> {
+        if let Some(gone) = paths.iter().find(|path| path.as_slice() == b"nothing") {
+            return Err(Error::new(Kind::NotFound, String::from_utf8_lossy(gone).into_owned()));
+        }
         self.flushed.lock().extend(paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()));
         Ok(self.script.lock().drained.clone())
     }
