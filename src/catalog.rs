@@ -454,6 +454,8 @@ pub struct Backlog {
 pub enum Waiting {
     /// Its turn.
     ForMover,
+    /// The same, but something earlier in its domain waits for a close or a person.
+    Behind,
     /// A close: the file is open for writing.
     ForClose,
     /// A person: it is refused for good.

@@ -107,6 +107,7 @@ impl Config {
             settle: rule.settle,
             order: rule.order,
             conflict: rule.conflict,
+            dirty_max: rule.dirty_max,
         });
         Rules::new(specs.collect())
             .unwrap_or_else(|(at, wrong)| unreachable!("rule {at} was checked, but {wrong}"))

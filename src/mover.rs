@@ -20,9 +20,9 @@ mod status;
 mod stores;
 
 pub use context::{Invalidate, IsOpen, Lost, WhileNames, WhileUnwritten};
-pub use flush::{FlushReport, FlushScope, Progress};
+pub use flush::{FlushReport, FlushScope, Named, Progress};
 pub use handle::MoverHandle;
-pub use listing::{About, Queued, Stand, What};
+pub use listing::{Queued, Stand, What};
 pub use recover::Recovered;
 pub use status::{MoverStatus, Trouble};
 pub use stores::{HotTier, Stores};

@@ -2,3 +2,4 @@
 
 pub mod aside;
 pub mod placement;
+pub mod room;

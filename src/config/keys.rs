@@ -224,6 +224,8 @@ pub const KEYS: &[KeyInfo] = &[
         "which commits keep the order in which files were closed: all of the rule's, or none but those of one file and one name (many small files then go in parallel)"),
     key(Rule, "conflict", All, Unit::Words(CONFLICTS), Text("keep-both"),
         "if others changed a file at its home while it was dirty here: keep both versions (`name.conflict-<host>-<time>`), or let ours replace theirs (the last writer wins)"),
+    key(Rule, "dirty_max", All, Unit::Size, Text("unlimited"),
+        "bytes of files closed under this rule and not at home, on this mount: above it opens for writing wait while any of them can be committed"),
     key(Rule, "settle", All, Unit::Duration, Text("2s"),
         "how long an upload waits after close: renames, rewrites and deletes within it cost nothing"),
     key(Rule, "revalidate", All, Unit::Duration, Depends("the home tier's"),

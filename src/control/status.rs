@@ -57,6 +57,12 @@ pub struct Status {
     /// The step that fails for the longest time and is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<Failing>,
+    /// Opens for writing that wait for room.
+    #[serde(default)]
+    pub waiting: Vec<WaitingOpens>,
+    /// Rules with more dirty bytes than they allow, of which none can be committed.
+    #[serde(default)]
+    pub over: Vec<OverLimit>,
     /// Conflict copies made since the mount.
     #[serde(default)]
     pub conflicts: u64,
@@ -220,6 +226,28 @@ pub struct Failing {
     pub error: String,
     /// Seconds since its first failure.
     pub since_s: u64,
+}
+
+/// Opens for writing that wait for the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingOpens {
+    /// What for: `dirty_max` of a rule, or a full stage.
+    pub why: String,
+    /// How many.
+    pub opens: u64,
+    /// Seconds since the first of them began to wait.
+    pub since_s: u64,
+}
+
+/// A rule whose limit of dirty bytes does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverLimit {
+    /// The rule's pattern.
+    pub rule: String,
+    /// Bytes that are not at home.
+    pub dirty: u64,
+    /// `dirty_max`.
+    pub limit: u64,
 }
 
 /// The last error worth knowing.

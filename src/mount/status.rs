@@ -6,15 +6,17 @@ use super::tiers::Built;
 use crate::catalog::{TierCounts, Waiting};
 use crate::control::protocol::WirePath;
 use crate::control::status::{
-    BLOCKED_MAX, Blocked, Dirty, Failing, IoMode, LastError, Queue, Reads, SCHEMA, Status, TierState,
-    TierStatus,
+    BLOCKED_MAX, Blocked, Dirty, Failing, IoMode, LastError, OverLimit, Queue, Reads, SCHEMA, Status,
+    TierState, TierStatus, WaitingOpens,
 };
 use crate::data::HotStore;
 use crate::error::{Kind, Result};
 use crate::mover::MoverStatus;
+use crate::policy::placement::Rule;
+use crate::policy::room::{self, Room};
 use crate::tier::Usage;
 use crate::types::{TierId, Timestamp};
-use crate::vfs;
+use crate::vfs::{self, Cause};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -159,6 +161,8 @@ pub fn of(live: &Live) -> Status {
             error: trouble.error.clone(),
             since_s: age_s(*since, now),
         }),
+        waiting: waiting(assembled),
+        over: over(assembled),
         conflicts: mover.conflicts,
         conflicts_left: mover.conflict_copies,
         shadowed: 0,
@@ -188,6 +192,37 @@ fn lost_paths(assembled: &Assembled, mover: &MoverStatus) -> Vec<WirePath> {
 
 fn queue(mover: &MoverStatus) -> Queue {
     Queue { length: mover.queued, running: mover.in_flight, retrying: mover.retrying }
+}
+
+/// Who waits to open for writing, and for what.
+fn waiting(assembled: &Assembled) -> Vec<WaitingOpens> {
+    let now = assembled.clock.monotonic();
+    let why = |cause| match cause {
+        Cause::Limit(rule) => {
+            let rule = assembled.rules.iter().nth(rule).map_or("?", |rule| rule.pattern.as_str());
+            format!("more than dirty_max of {rule} is not home yet")
+        }
+        Cause::Stage(tier) => {
+            let tier = assembled.built.iter().find(|one| one.row.id == tier);
+            format!("the stage on tier {} is full", tier.map_or("?", |one| one.row.name.as_str()))
+        }
+    };
+    let told = |(cause, waiters): (Cause, vfs::Waiters)| WaitingOpens {
+        why: why(cause),
+        opens: waiters.opens,
+        since_s: now.saturating_sub(waiters.since).as_secs(),
+    };
+    assembled.vfs.waiters().into_iter().map(told).collect()
+}
+
+/// Rules whose limit does not hold, because nothing below them can be committed.
+fn over(assembled: &Assembled) -> Vec<OverLimit> {
+    let over = |rule: &Rule| {
+        let (limit, sums) = (rule.dirty_max?, assembled.vfs.dirty_of(rule.index).ok()?);
+        let is_over = room::below(Some(limit), sums) == Room::Over;
+        is_over.then(|| OverLimit { rule: rule.pattern.clone(), dirty: sums.dirty, limit })
+    };
+    assembled.rules.iter().filter_map(over).collect()
 }
 
 fn age_s(since: Timestamp, now: Timestamp) -> u64 {

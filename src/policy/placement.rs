@@ -66,6 +66,8 @@ pub struct Rule {
     pub order: Order,
     /// What becomes of both versions after an outside change.
     pub conflict: Conflict,
+    /// Bytes not at home above which opens for writing wait; `None`: any number.
+    pub dirty_max: Option<u64>,
 }
 
 /// A rule as configured, before its pattern is compiled.
@@ -108,6 +110,11 @@ impl Rules {
         let last = self.0.len() - 1;
         let first_match = self.0[..last].iter().find(|one| !one.shadowed && one.pattern.matches(path));
         &first_match.unwrap_or(&self.0[last]).rule
+    }
+
+    /// All rules, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.0.iter().map(|one| &one.rule)
     }
 
     /// Every tier that may be home of something at or below `dir`, each once, in rule order. Exact about rules

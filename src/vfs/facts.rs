@@ -108,7 +108,7 @@ impl Vfs {
         Ok(FileFacts { path, attr, copies, state, rule, home })
     }
 
-    fn tier_name(&self, tier: TierId) -> String {
+    pub(super) fn tier_name(&self, tier: TierId) -> String {
         self.parts.tiers.find(tier).map_or_else(String::new, |tier| tier.name().to_owned())
     }
 

@@ -61,6 +61,8 @@ fn rules(scratch: TierId, share: TierId, poor: TierId, blob: TierId) -> Rules {
         settle: Duration::ZERO,
         order: Order::default(),
         conflict: Conflict::default(),
+
+        dirty_max: None,
     };
     Rules::new(vec![
         rule(0, "b/**", blob, scratch, &[], BLOB_WINDOW),
@@ -135,6 +137,7 @@ impl Bed {
             invalidate: Arc::new(move |what| sink.lock().push(what)),
             defaults: Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode: 0o755 },
             mode,
+            room: Default::default(),
             blob_size: 1 << 40,
             facts: Arc::new(NoFacts),
         });

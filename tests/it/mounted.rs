@@ -11,6 +11,7 @@ mod posix;
 mod promises;
 mod queue;
 mod renames;
+mod room;
 mod sharing;
 mod sick;
 mod write_back;

@@ -6,7 +6,7 @@ use crate::catalog::{Backlog, Waiting, WriteState};
 use crate::error::Result;
 use crate::types::{Seq, Timestamp};
 use rusqlite::params;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,9 +38,9 @@ impl Catalog {
                 return Ok(known.sums.clone());
             }
         }
-        let mut sums = BTreeMap::new();
+        let (mut sums, mut held) = (BTreeMap::new(), HashSet::new());
         let mut after = 0;
-        while let Some(last) = self.engine.read(|tx| add_some(tx, after, &mut sums))? {
+        while let Some(last) = self.engine.read(|tx| add_some(tx, after, &mut sums, &mut held))? {
             after = last;
         }
         let sums: Arc<Vec<Backlog>> = Arc::new(sums.into_values().collect());
@@ -58,8 +58,13 @@ struct Row {
     content: Option<(i64, i64)>,
 }
 
-/// Adds up a portion of the steps; answers where to go on.
-fn add_some(tx: &Tx<'_>, after: i64, sums: &mut BTreeMap<(String, Waiting), Backlog>) -> Result<Option<i64>> {
+/// Adds up a portion of the steps; `held` are the domains in which one before them can't go on. Answers where to go on.
+fn add_some(
+    tx: &Tx<'_>,
+    after: i64,
+    sums: &mut BTreeMap<(String, Waiting), Backlog>,
+    held: &mut HashSet<String>,
+) -> Result<Option<i64>> {
     let rows = tx.all(
         "SELECT s.seq, s.domain, s.blocked, s.queued_at, i.state, i.size FROM step s
          LEFT JOIN inode i ON i.ino = s.ino AND i.state <> 0 WHERE s.seq > ?1 ORDER BY s.seq LIMIT ?2",
@@ -83,8 +88,12 @@ fn add_some(tx: &Tx<'_>, after: i64, sums: &mut BTreeMap<(String, Waiting), Back
         let waiting = match (row.blocked, is_open) {
             (true, _) => Waiting::ForPerson,
             (_, true) => Waiting::ForClose,
+            _ if held.contains(&row.domain) => Waiting::Behind,
             _ => Waiting::ForMover,
         };
+        if matches!(waiting, Waiting::ForClose | Waiting::ForPerson) && !held.contains(&row.domain) {
+            held.insert(row.domain.clone());
+        }
         let sum = sums.entry((row.domain.clone(), waiting)).or_insert_with(|| Backlog {
             domain: row.domain,
             waiting,

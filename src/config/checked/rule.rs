@@ -26,6 +26,8 @@ pub struct RuleConfig {
     pub order: Order,
     /// What becomes of both versions after an outside change.
     pub conflict: Conflict,
+    /// Bytes not at home above which opens for writing wait; `None`: any number.
+    pub dirty_max: Option<u64>,
     /// How long an upload waits after close.
     pub settle: Duration,
     /// How long changes by other tools may stay unseen; `None`: for ever.
@@ -50,6 +52,7 @@ pub(super) struct Draft {
     promote: Promote,
     order: Order,
     conflict: Conflict,
+    dirty_max: Option<u64>,
     settle: Duration,
     revalidate: Option<Duration>,
 }
@@ -63,9 +66,9 @@ impl Draft {
     }
 
     pub(super) fn finish(self) -> Option<RuleConfig> {
-        let Self { hot, promote, order, conflict, settle, revalidate, .. } = self;
+        let Self { hot, promote, order, conflict, dirty_max, settle, revalidate, .. } = self;
         let (path, home, stage) = (self.path?.value.0, self.home?, self.stage?);
-        Some(RuleConfig { path, home, stage, hot, promote, order, conflict, settle, revalidate })
+        Some(RuleConfig { path, home, stage, hot, promote, order, conflict, dirty_max, settle, revalidate })
     }
 }
 
@@ -111,10 +114,14 @@ fn read(
     let promote = read_promote(&mut reader);
     let order = reader.value("order", &|text| word(text, &ORDERS)).value;
     let conflict = reader.value("conflict", &|text| word(text, &CONFLICTS)).value;
+    let dirty_max = reader.value("dirty_max", &units::size_or_unlimited).value;
     let settle = reader.value("settle", &units::duration).value;
     let revalidate = read_revalidate(&mut reader, home);
     let (line, home) = (reader.line(), home.map(|home| home.name.clone()));
-    (Draft { line, path, home, stage, hot, promote, order, conflict, settle, revalidate }, reader.finish())
+    (
+        Draft { line, path, home, stage, hot, promote, order, conflict, dirty_max, settle, revalidate },
+        reader.finish(),
+    )
 }
 
 fn read_hot(reader: &mut Reader<'_>, tiers: &[tier::Draft], home: Option<&tier::Draft>) -> Vec<String> {

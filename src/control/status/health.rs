@@ -1,6 +1,6 @@
 //! What needs a person, and what will: pure, from the facts.
 
-use super::{Status, TierState, TierStatus};
+use super::{OverLimit, Status, TierState, TierStatus, WaitingOpens};
 use serde::{Deserialize, Serialize};
 
 /// From here on a tier counts as nearly full, in percent of its capacity.
@@ -61,12 +61,14 @@ impl Status {
             .into_iter()
             .chain(self.tiers.iter().filter_map(absent))
             .chain(blocked(self))
+            .chain(self.over.iter().map(over))
             .chain(conflicts(self))
             .map(|text| Reason { level: Level::Person, text });
         let soon = self
             .tiers
             .iter()
             .filter_map(sick)
+            .chain(self.waiting.iter().map(waiting))
             .chain(failing(self))
             .chain(self.tiers.iter().filter_map(full))
             .chain(old(self))
@@ -129,6 +131,21 @@ fn conflicts(status: &Status) -> Option<String> {
             files(status.conflicts_left)
         )
     })
+}
+
+fn over(over: &OverLimit) -> String {
+    format!(
+        "{} MiB below {} are not home, more than its dirty_max of {} MiB, and nothing of it can be committed: opens for writing \
+         go on and fill the stage; see `tierfs queue`",
+        over.dirty >> 20,
+        over.rule,
+        over.limit >> 20
+    )
+}
+
+fn waiting(waiting: &WaitingOpens) -> String {
+    let opens = if waiting.opens == 1 { "1 open".to_owned() } else { format!("{} opens", waiting.opens) };
+    format!("{opens} for writing wait for {} s: {}", waiting.since_s, waiting.why)
 }
 
 fn failing(status: &Status) -> Option<String> {
@@ -217,6 +234,10 @@ mod tests {
         is(Level::Soon, |status| status.tiers[0].state = TierState::Sick);
         is(Level::Soon, |status| status.tiers[0].free = Some(5));
         is(Level::Person, |status| status.conflicts_left = 1);
+        let over = OverLimit { rule: "a/**".into(), dirty: 3 << 20, limit: 2 << 20 };
+        is(Level::Person, |status| status.over = vec![over]);
+        let waiting = WaitingOpens { why: "full".into(), opens: 2, since_s: 5 };
+        is(Level::Soon, |status| status.waiting = vec![waiting]);
         // Dealt with.
         is(Level::Fine, |status| status.conflicts = 1);
     }

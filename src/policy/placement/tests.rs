@@ -16,6 +16,8 @@ fn rule(index: usize, pattern: &str, home: u32) -> Rule {
         settle: Duration::ZERO,
         order: Order::default(),
         conflict: Conflict::default(),
+
+        dirty_max: None,
     }
 }
 

@@ -70,6 +70,7 @@ fn rules(Ids(scratch, share, blob): Ids) -> Rules {
         settle: Duration::from_secs(2),
         order: Order::default(),
         conflict: Conflict::default(),
+        dirty_max: None,
     };
     let rules = vec![
         rule(0, "k/**", blob, scratch, &[scratch]),
@@ -155,6 +156,7 @@ impl World {
             invalidate: Arc::new(|_| ()),
             defaults: DEFAULTS,
             mode: IoMode::Ordinary,
+            room: Default::default(),
             blob_size: 1 << 40,
             facts: Arc::new(NoFacts),
         }));

@@ -98,6 +98,7 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         settle: Duration::from_secs(2),
         order: if pattern == "loose/**" { Order::None } else { Order::Strict },
         conflict: Conflict::KeepBoth,
+        dirty_max: None,
     };
     Rules::new(vec![
         rule(0, "native/**", scratch, &[]),
