@@ -108,6 +108,7 @@ impl Config {
             order: rule.order,
             conflict: rule.conflict,
             dirty_max: rule.dirty_max,
+            keep_hot: rule.keep_hot.clone(),
         });
         Rules::new(specs.collect())
             .unwrap_or_else(|(at, wrong)| unreachable!("rule {at} was checked, but {wrong}"))

@@ -13,6 +13,7 @@ mod engine;
 mod flush;
 mod handle;
 mod jobs;
+mod keep;
 mod listing;
 pub mod queue;
 mod recover;

@@ -2,6 +2,7 @@
 
 mod attrs;
 mod backlog;
+mod below;
 mod bytes;
 mod commit;
 mod create;

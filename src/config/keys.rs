@@ -60,6 +60,8 @@ pub enum Unit {
     Tiers,
     /// A glob over paths below the mount.
     Glob,
+    /// `{ group = GLOB, last = NUMBER }`.
+    Group,
     /// One of these words.
     Words(&'static [&'static str]),
 }
@@ -77,6 +79,7 @@ impl Unit {
             Self::Tier => "tier".into(),
             Self::Tiers => "tier, or list of tiers".into(),
             Self::Glob => "glob".into(),
+            Self::Group => format!("`{}`", self.example()),
             Self::Words(words) => {
                 words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
             }
@@ -95,6 +98,7 @@ impl Unit {
             Self::Tier => "\"scratch\"",
             Self::Tiers => "\"scratch\" or [\"nvme\", \"scratch\"]",
             Self::Glob => "\"datasets/**\"",
+            Self::Group => "{ group = \"checkpoints/*/*\", last = 3 }",
             Self::Words(_) => "one of its words in quotes",
         }
     }
@@ -220,6 +224,8 @@ pub const KEYS: &[KeyInfo] = &[
         "directory tiers for hot copies, nearest first"),
     key(Rule, "promote", All, Unit::Words(PROMOTES), Depends("on-read with `hot`, else never"),
         "when a file read from afar gets a hot copy"),
+    key(Rule, "keep_hot", All, Unit::Group, None,
+        "groups are directories: of each parent the newest `last`, by their last commit, keep their hot copies above the high water; those of older ones leave first"),
     key(Rule, "order", All, Unit::Words(ORDERS), Text("strict"),
         "which commits keep the order in which files were closed: all of the rule's, or none but those of one file and one name (many small files then go in parallel)"),
     key(Rule, "conflict", All, Unit::Words(CONFLICTS), Text("keep-both"),

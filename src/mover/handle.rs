@@ -196,7 +196,9 @@ impl MoverHandle {
         if self.context.stores.hot.contains_key(&stage) && !self.making_room.swap(true, Ordering::AcqRel) {
             let (context, making_room) = (self.context.clone(), self.making_room.clone());
             self.context.runtime.spawn(async move {
-                if let Err(error) = context.blocking(|context| context.stores.keep_below_high_water()).await {
+                if let Err(error) =
+                    context.blocking(|context| context.stores.keep_below_high_water(context)).await
+                {
                     tracing::warn!(%error, "hot copies could not make room");
                 }
                 making_room.store(false, Ordering::Release);

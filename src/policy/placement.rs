@@ -43,6 +43,54 @@ pub enum Conflict {
     Overwrite,
 }
 
+/// Groups of files of which the newest keep their hot copies.
+#[derive(Clone, Debug)]
+pub struct KeepHot {
+    text: String,
+    pattern: Pattern,
+    /// How many groups of each parent.
+    pub last: usize,
+}
+
+impl KeepHot {
+    /// The `last` newest of the directories that match `group`, relative to the mount.
+    ///
+    /// # Errors
+    /// What is wrong with the pattern and what to write instead.
+    pub fn new(group: &str, last: usize) -> Result<Self, String> {
+        if group.split('/').any(|part| part == "**") {
+            return Err("has a `**`; write a `*` for each directory, as in \"checkpoints/*/*\"".into());
+        }
+        Ok(Self { text: group.to_owned(), pattern: Pattern::parse(group)?, last })
+    }
+
+    /// Whether this directory is a group.
+    #[must_use]
+    pub fn is_group(&self, dir: &Key) -> bool {
+        self.pattern.matches(dir)
+    }
+
+    /// Whether groups may be below this directory.
+    #[must_use]
+    pub fn is_above_groups(&self, dir: &Key) -> bool {
+        self.pattern.reach(dir) != Reach::Nothing
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn pattern(&self) -> &str {
+        &self.text
+    }
+}
+
+impl PartialEq for KeepHot {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.text, self.last) == (&other.text, other.last)
+    }
+}
+
+impl Eq for KeepHot {}
+
 /// What one `[[rule]]` decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -68,6 +116,8 @@ pub struct Rule {
     pub conflict: Conflict,
     /// Bytes not at home above which opens for writing wait; `None`: any number.
     pub dirty_max: Option<u64>,
+    /// Groups whose newest keep their hot copies.
+    pub keep_hot: Option<KeepHot>,
 }
 
 /// A rule as configured, before its pattern is compiled.

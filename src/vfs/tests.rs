@@ -63,6 +63,7 @@ fn rules(scratch: TierId, share: TierId, poor: TierId, blob: TierId) -> Rules {
         conflict: Conflict::default(),
 
         dirty_max: None,
+        keep_hot: None,
     };
     Rules::new(vec![
         rule(0, "b/**", blob, scratch, &[], BLOB_WINDOW),

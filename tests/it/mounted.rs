@@ -4,6 +4,7 @@ mod bad_input;
 mod flush;
 mod full;
 mod health;
+mod keep_hot;
 mod limits;
 mod permissions;
 mod poor;

@@ -6,7 +6,7 @@ use crate::config::report::{Findings, WHOLE_FILE};
 use crate::config::section::{Located, Reader, quoted};
 use crate::config::show::{Origin, Shown};
 use crate::config::units;
-use crate::policy::placement::{Conflict, Order, Pattern, Promote};
+use crate::policy::placement::{Conflict, KeepHot, Order, Pattern, Promote};
 use std::time::Duration;
 
 /// `[[rule]]`
@@ -22,6 +22,8 @@ pub struct RuleConfig {
     pub hot: Vec<String>,
     /// When a hot copy is made.
     pub promote: Promote,
+    /// Groups whose newest keep their hot copies.
+    pub keep_hot: Option<KeepHot>,
     /// Which commits keep their order.
     pub order: Order,
     /// What becomes of both versions after an outside change.
@@ -50,6 +52,7 @@ pub(super) struct Draft {
     stage: Option<String>,
     hot: Vec<String>,
     promote: Promote,
+    keep_hot: Option<KeepHot>,
     order: Order,
     conflict: Conflict,
     dirty_max: Option<u64>,
@@ -66,9 +69,21 @@ impl Draft {
     }
 
     pub(super) fn finish(self) -> Option<RuleConfig> {
-        let Self { hot, promote, order, conflict, dirty_max, settle, revalidate, .. } = self;
+        let Self { hot, promote, keep_hot, order, conflict, dirty_max, settle, revalidate, .. } = self;
         let (path, home, stage) = (self.path?.value.0, self.home?, self.stage?);
-        Some(RuleConfig { path, home, stage, hot, promote, order, conflict, dirty_max, settle, revalidate })
+        Some(RuleConfig {
+            path,
+            home,
+            stage,
+            hot,
+            promote,
+            keep_hot,
+            order,
+            conflict,
+            dirty_max,
+            settle,
+            revalidate,
+        })
     }
 }
 
@@ -112,6 +127,7 @@ fn read(
     let hot = read_hot(&mut reader, tiers, home);
     let stage = read_stage(&mut reader, tiers, mount, home, &hot);
     let promote = read_promote(&mut reader);
+    let keep_hot = read_keep_hot(&mut reader);
     let order = reader.value("order", &|text| word(text, &ORDERS)).value;
     let conflict = reader.value("conflict", &|text| word(text, &CONFLICTS)).value;
     let dirty_max = reader.value("dirty_max", &units::size_or_unlimited).value;
@@ -119,7 +135,20 @@ fn read(
     let revalidate = read_revalidate(&mut reader, home);
     let (line, home) = (reader.line(), home.map(|home| home.name.clone()));
     (
-        Draft { line, path, home, stage, hot, promote, order, conflict, dirty_max, settle, revalidate },
+        Draft {
+            line,
+            path,
+            home,
+            stage,
+            hot,
+            promote,
+            keep_hot,
+            order,
+            conflict,
+            dirty_max,
+            settle,
+            revalidate,
+        },
         reader.finish(),
     )
 }
@@ -192,6 +221,51 @@ fn read_promote(reader: &mut Reader<'_>) -> Promote {
         );
     }
     promote.value
+}
+
+fn read_keep_hot(reader: &mut Reader<'_>) -> Option<KeepHot> {
+    let Located { value: entries, line } = reader.table("keep_hot")?;
+    let (mut group, mut last) = (None, None);
+    let mut names = Vec::new();
+    for (name, text) in &entries {
+        match name.as_str() {
+            "group" => group = Some(text),
+            "last" => last = Some(text),
+            other => {
+                let other = other.escape_debug();
+                reader.problem(text.line, format!("keep_hot has no `{other}`; it has `group` and `last`"));
+            }
+        }
+        names.extend(text.names.clone());
+    }
+    let (Some(group), Some(last)) = (group, last) else {
+        reader
+            .problem(line, "keep_hot needs both; write keep_hot = { group = \"checkpoints/*/*\", last = 3 }");
+        return None;
+    };
+    if !reader.has("hot") {
+        reader.problem(
+            line,
+            "keep_hot keeps hot copies, and this rule makes none; write hot = \"a directory tier\"",
+        );
+    }
+    let Some(count) = last.value.parse().ok().filter(|count| *count > 0) else {
+        let given = last.value.escape_debug();
+        reader
+            .problem(last.line, format!("keep_hot: last = {given} is not a count; write a number from 1 on"));
+        return None;
+    };
+    match KeepHot::new(&group.value, count) {
+        Ok(keep) => {
+            let shown = format!("{{ group = {}, last = {count} }}", quoted(&group.value));
+            reader.note("keep_hot", shown, Origin::Line { line, names });
+            Some(keep)
+        }
+        Err(wrong) => {
+            reader.problem(group.line, format!("keep_hot: group = {} {wrong}", quoted(&group.value)));
+            None
+        }
+    }
 }
 
 fn read_revalidate(reader: &mut Reader<'_>, home: Option<&tier::Draft>) -> Option<Duration> {

@@ -71,6 +71,7 @@ fn rules(Ids(scratch, share, blob): Ids) -> Rules {
         order: Order::default(),
         conflict: Conflict::default(),
         dirty_max: None,
+        keep_hot: None,
     };
     let rules = vec![
         rule(0, "k/**", blob, scratch, &[scratch]),

@@ -99,6 +99,7 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         order: if pattern == "loose/**" { Order::None } else { Order::Strict },
         conflict: Conflict::KeepBoth,
         dirty_max: None,
+        keep_hot: None,
     };
     Rules::new(vec![
         rule(0, "native/**", scratch, &[]),
