@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 pub use engine::Location;
 pub use replace::Replacement;
-pub use verbs::{Catalog, IntentId, stage_name};
+pub use verbs::{Catalog, IntentId, copied_name, stage_name};
 
 /// A row of `place`: a directory on a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -234,6 +234,12 @@ pub struct RenamePlan {
     /// Queue a step for the moved inode (and the swapped one) in this order domain, because its keys
     /// at home are not native any more; `None` if they all are.
     pub domain: Option<String>,
+    /// A directory comes with files whose steps are in other domains than what is written below its new name will be: rules (as
+    /// [`Rules::domains_below`] writes them) whose earlier steps go first.
+    ///
+    /// [`Rules::domains_below`]: crate::policy::placement::Rules::domains_below
+    #[serde(default)]
+    pub follows: Option<String>,
     /// Who may go on writing to the native files of what is replaced.
     #[serde(default)]
     pub writers: Writers,
@@ -268,8 +274,16 @@ pub struct Step {
     pub what: StepKind,
     /// Order domain.
     pub domain: String,
-    /// When it was queued (wall time): settle counts from here.
+    /// When its content was first closed, or it was queued (wall time).
     pub queued_at: Timestamp,
+    /// When it was last queued anew (wall time): settle counts from here.
+    pub renewed_at: Timestamp,
+    /// It stands for a close: that is its place in the order.
+    pub content: bool,
+    /// A rename queued it.
+    pub moved: bool,
+    /// Rules of whose domains all that was queued before must be done first (see [`RenamePlan::follows`]).
+    pub follows: Option<String>,
     /// Tries so far.
     pub attempts: u32,
     /// Not before this moment (wall time), after a failed try.
@@ -285,6 +299,8 @@ pub struct Step {
 pub enum StepKind {
     /// Bring home in line with this inode: content, attributes, names.
     Reconcile(Ino),
+    /// Commit this generation of a file, which has newer ones since.
+    Preserved(Ino, Generation),
     /// Delete a doomed key.
     Delete {
         /// In which directory of a tier.
@@ -292,6 +308,17 @@ pub enum StepKind {
         /// Which name.
         name: Vec<u8>,
     },
+}
+
+impl StepKind {
+    /// The file or directory it is for; none for a delete.
+    #[must_use]
+    pub fn ino(&self) -> Option<Ino> {
+        match self {
+            Self::Reconcile(ino) | Self::Preserved(ino, _) => Some(*ino),
+            Self::Delete { .. } => None,
+        }
+    }
 }
 
 /// What the vfs knows of a file's bytes at FLUSH, RELEASE, or after a look at the tier.
@@ -456,6 +483,8 @@ pub enum Waiting {
     ForMover,
     /// The same, but something earlier in its domain waits for a close or a person.
     Behind,
+    /// Another name: nothing is committed under the one it has.
+    ForName,
     /// A close: the file is open for writing.
     ForClose,
     /// A person: it is refused for good.

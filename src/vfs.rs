@@ -28,6 +28,7 @@ mod node;
 mod open;
 mod open_file;
 mod place;
+mod preserve;
 mod refresh;
 mod remove;
 mod rename;

@@ -26,11 +26,26 @@ impl Schema {
 }
 
 /// The catalog's schema.
-pub(super) const CURRENT: Schema = Schema { create: CREATE, steps: &[remember_what_is_lost] };
+pub(super) const CURRENT: Schema =
+    Schema { create: CREATE, steps: &[remember_what_is_lost, order_generations] };
 
 /// To version 2.
 fn remember_what_is_lost(connection: &Connection) -> Result<()> {
     Ok(connection.execute_batch(LOST)?)
+}
+
+/// To version 3.
+fn order_generations(connection: &Connection) -> Result<()> {
+    Ok(connection.execute_batch(
+        "ALTER TABLE step ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE step ADD COLUMN renewed_at INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE step ADD COLUMN moved INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE step ADD COLUMN follows TEXT;
+         UPDATE step SET renewed_at = queued_at;
+         DROP INDEX step_ino;
+         CREATE UNIQUE INDEX step_ino ON step (ino, generation) WHERE ino <> 0;
+         CREATE INDEX step_domain ON step (domain, seq);",
+    )?)
 }
 
 macro_rules! lost {
@@ -47,6 +62,8 @@ const LOST: &str = lost!();
 pub(super) const RECONCILE: i64 = 1;
 /// `step.kind` of a delete step.
 pub(super) const DELETE: i64 = 2;
+/// `step.kind` of a step for a generation that newer ones followed before its turn; `step.generation` says which.
+pub(super) const PRESERVED: i64 = 3;
 
 const CREATE: &str = concat!(
     "
@@ -92,8 +109,10 @@ CREATE TABLE step (
     seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, ino INTEGER NOT NULL, place INTEGER NOT NULL,
     name BLOB NOT NULL, domain TEXT NOT NULL, content INTEGER NOT NULL, again INTEGER NOT NULL,
     queued_at INTEGER NOT NULL, attempts INTEGER NOT NULL, not_before INTEGER NOT NULL, error TEXT,
-    blocked INTEGER NOT NULL);
-CREATE UNIQUE INDEX step_ino ON step (ino) WHERE ino <> 0;
+    blocked INTEGER NOT NULL, generation INTEGER NOT NULL DEFAULT 0, renewed_at INTEGER NOT NULL DEFAULT 0,
+    moved INTEGER NOT NULL DEFAULT 0, follows TEXT);
+CREATE UNIQUE INDEX step_ino ON step (ino, generation) WHERE ino <> 0;
+CREATE INDEX step_domain ON step (domain, seq);
 CREATE UNIQUE INDEX step_key ON step (place, name) WHERE ino = 0;
 
 CREATE TABLE intent (id INTEGER PRIMARY KEY, plan TEXT NOT NULL);

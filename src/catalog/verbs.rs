@@ -15,6 +15,7 @@ mod lose;
 mod moved;
 mod observe;
 mod places;
+mod preserve;
 mod read;
 mod rename;
 mod steps;
@@ -24,6 +25,8 @@ mod vanish;
 
 #[cfg(test)]
 mod tests;
+
+pub use preserve::copied_name;
 
 use super::engine::{Engine, Location, ids, open};
 use super::schema;

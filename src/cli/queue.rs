@@ -128,6 +128,11 @@ fn remark(row: &QueueRow) -> Option<String> {
                 row.next_s.map_or_else(|| "again later".to_owned(), |next| format!("again {}", soon(next)));
             Some(said.map_or(next.clone(), |said| format!("{said}; {next}")))
         }
+        QueueState::Held => {
+            let until =
+                row.next_s.map_or_else(String::new, |next| format!(", at most for {}", text::seconds(next)));
+            Some(format!("until it has another name or is flushed{until}"))
+        }
         QueueState::Settling => row.next_s.map(|next| format!("begins {}", soon(next))),
         _ => said.map(|said| format!("last try: {said}")),
     }
@@ -136,7 +141,7 @@ fn remark(row: &QueueRow) -> Option<String> {
 fn look(state: QueueState) -> Look {
     match state {
         QueueState::Blocked => Look::Bad,
-        QueueState::Retrying | QueueState::Open => Look::Warn,
+        QueueState::Retrying | QueueState::Open | QueueState::Held => Look::Warn,
         QueueState::Uploading => Look::Good,
         QueueState::Settling | QueueState::Waiting | QueueState::Other => Look::Dim,
     }
@@ -203,6 +208,8 @@ mod tests {
         assert_eq!(said(QueueState::Retrying, Some("403"), Some(0)).unwrap(), "403; again now");
         assert_eq!(said(QueueState::Blocked, Some("too long"), None).unwrap(), "too long; needs a person");
         assert_eq!(said(QueueState::Settling, None, Some(2)).unwrap(), "begins in 2 s");
+        let held = said(QueueState::Held, None, Some(60)).unwrap();
+        assert_eq!(held, "until it has another name or is flushed, at most for 1m 0s");
         assert_eq!(said(QueueState::Waiting, None, None), None);
     }
 

@@ -60,6 +60,8 @@ pub enum Unit {
     Tiers,
     /// A glob over paths below the mount.
     Glob,
+    /// One of them or a list.
+    Globs,
     /// `{ group = GLOB, last = NUMBER }`.
     Group,
     /// One of these words.
@@ -80,9 +82,19 @@ impl Unit {
             Self::Tiers => "tier, or list of tiers".into(),
             Self::Glob => "glob".into(),
             Self::Group => format!("`{}`", self.example()),
+            Self::Globs => "glob, or list of globs".into(),
             Self::Words(words) => {
                 words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
             }
+        }
+    }
+
+    /// Whether so many values in a list are one value.
+    pub(super) fn is_list(self, values: usize) -> bool {
+        match self {
+            Self::Globs => true,
+            Self::Tiers => values > 0,
+            _ => false,
         }
     }
 
@@ -99,6 +111,7 @@ impl Unit {
             Self::Tiers => "\"scratch\" or [\"nvme\", \"scratch\"]",
             Self::Glob => "\"datasets/**\"",
             Self::Group => "{ group = \"checkpoints/*/*\", last = 3 }",
+            Self::Globs => "\"**/*.tmp\" or [\"**/*.tmp\", \"**/*.part\"]",
             Self::Words(_) => "one of its words in quotes",
         }
     }
@@ -161,7 +174,7 @@ pub(super) const AUTHS: &[&str] = &["auto", "msi", "workload", "spn", "sas", "ke
 /// The access tiers that blobs can be read from at once.
 pub(super) const ACCESS_TIERS: &[&str] = &["hot", "cool", "cold"];
 /// Which commits keep their order.
-pub(super) const ORDERS: &[&str] = &["strict", "none"];
+pub(super) const ORDERS: &[&str] = &["strict", "barrier", "none"];
 /// What becomes of both versions of a conflict.
 pub(super) const CONFLICTS: &[&str] = &["keep-both", "overwrite"];
 /// The ways to promote.
@@ -227,13 +240,19 @@ pub const KEYS: &[KeyInfo] = &[
     key(Rule, "keep_hot", All, Unit::Group, None,
         "groups are directories: of each parent the newest `last`, by their last commit, keep their hot copies above the high water; those of older ones leave first"),
     key(Rule, "order", All, Unit::Words(ORDERS), Text("strict"),
-        "which commits keep the order in which files were closed: all of the rule's, or none but those of one file and one name (many small files then go in parallel)"),
+        "which commits keep the order in which files were closed: all; \"barrier\": new names go in parallel, and overwrites, renames and deletes wait for all before them and hold all after them; or none but those of one file and one name"),
+    key(Rule, "order_by", All, Unit::Glob, None,
+        "directories whose files keep an order of their own, like `\"checkpoints/*\"` for one a run; without it all files of the rule keep one"),
+    key(Rule, "hold", All, Unit::Globs, Depends("`[\"**/tmp-*/**\", \"**/*.tmp\", \"**/*.incomplete\", \"**/_temporary/**\"]`"),
+        "names that are not committed to a blob home until they are renamed to others, flushed or unmounted"),
+    key(Rule, "hold_max", All, Unit::Duration, Text("24h"),
+        "how long such a name is held at most"),
     key(Rule, "conflict", All, Unit::Words(CONFLICTS), Text("keep-both"),
         "if others changed a file at its home while it was dirty here: keep both versions (`name.conflict-<host>-<time>`), or let ours replace theirs (the last writer wins)"),
     key(Rule, "dirty_max", All, Unit::Size, Text("unlimited"),
         "bytes of files closed under this rule and not at home, on this mount: above it opens for writing wait while any of them can be committed"),
     key(Rule, "settle", All, Unit::Duration, Text("2s"),
-        "how long an upload waits after close: renames, rewrites and deletes within it cost nothing"),
+        "how long an upload waits after the last close, at most ten times as long after the first: renames, rewrites and deletes within it cost nothing"),
     key(Rule, "revalidate", All, Unit::Duration, Depends("the home tier's"),
         "as in a tier, for these paths"),
 ];

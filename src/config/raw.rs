@@ -192,7 +192,7 @@ impl Reader<'_> {
     fn value(&mut self, key: &KeyInfo, value: Spanned<DeValue<'_>>, line: usize) -> Option<Given> {
         match value.into_inner() {
             DeValue::String(text) => self.text(key, &text, line).map(Given::One),
-            DeValue::Array(items) if key.unit == keys::Unit::Tiers && !items.is_empty() => {
+            DeValue::Array(items) if key.unit.is_list(items.len()) => {
                 let mut texts = Vec::new();
                 for item in items {
                     let line = self.line(&item.span());

@@ -10,13 +10,18 @@ use std::os::unix::fs::FileExt;
 
 const BUFFER: usize = 1 << 20;
 
+/// Makes the empty file `to` share the blocks of `from`; false where the file system can't.
+pub(super) fn clone_file(from: &File, to: &File) -> bool {
+    ioctl_ficlone(to, from).is_ok()
+}
+
 /// Makes the empty file `to` hold what `from` holds.
 ///
 /// # Errors
 /// As the file systems say; `to` holds part of it then.
 pub(super) fn copy_file(from: &File, to: &File) -> Result<()> {
     // Any refusal of a clone (other file system, no support, …) only means: copy.
-    if ioctl_ficlone(to, from).is_ok() {
+    if clone_file(from, to) {
         return Ok(());
     }
     let size = from.metadata()?.len();

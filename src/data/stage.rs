@@ -9,7 +9,7 @@
 
 mod claim;
 
-use crate::data::copy::copy_file;
+use crate::data::copy::{clone_file, copy_file};
 use crate::data::local::{FILE_MODE, Local};
 use crate::data::owner::Owner;
 use crate::data::reader::Reader;
@@ -245,7 +245,20 @@ impl StageStore {
     /// As the file systems say; no `.copy` is left then.
     pub fn copy_from_file(&self, name: &[u8], from: &File) -> Result<()> {
         let to = self.new_copy(name)?;
-        copy_file(from, &to).or_else(|error| self.drop_copy(name, error))
+        copy_file(from, &to).or_else(|error| self.fail_copy(name, error))
+    }
+
+    /// Makes the `.copy` of `name` share the blocks of `from`; false, and no `.copy`, where the file system can't.
+    ///
+    /// # Errors
+    /// As the file systems say.
+    pub fn clone_from_file(&self, name: &[u8], from: &File) -> Result<bool> {
+        let to = self.new_copy(name)?;
+        let cloned = clone_file(from, &to);
+        if !cloned {
+            self.drop_copy(name)?;
+        }
+        Ok(cloned)
     }
 
     /// Copies all that `reader` reads to the `.copy` of `name`.
@@ -259,7 +272,7 @@ impl StageStore {
             Ok(()) => Ok(()),
             Err(error) => {
                 let owned = name.to_vec();
-                self.blocking(move |store| store.drop_copy(&owned, error)).await
+                self.blocking(move |store| store.fail_copy(&owned, error)).await
             }
         }
     }
@@ -303,8 +316,16 @@ impl StageStore {
         self.local()?.create(&key, FILE_MODE)
     }
 
-    fn drop_copy(&self, name: &[u8], error: Error) -> Result<()> {
-        if let Err(second) = self.local()?.remove(&self.copy_path(name)?) {
+    /// Removes the `.copy` of `name`.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn drop_copy(&self, name: &[u8]) -> Result<()> {
+        self.local()?.remove(&self.copy_path(name)?)
+    }
+
+    fn fail_copy(&self, name: &[u8], error: Error) -> Result<()> {
+        if let Err(second) = self.drop_copy(name) {
             tracing::debug!(error = %second, "a broken copy stays until the next try");
         }
         Err(error)

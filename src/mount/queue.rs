@@ -68,6 +68,7 @@ fn row(step: Queued, now: Timestamp) -> QueueRow {
         Stand::Retrying(at) => (QueueState::Retrying, Some(at)),
         Stand::Open => (QueueState::Open, None),
         Stand::Running => (QueueState::Uploading, None),
+        Stand::Held(until) => (QueueState::Held, Some(until)),
         Stand::Settling(at) => (QueueState::Settling, Some(at)),
         Stand::Waiting => (QueueState::Waiting, None),
     };

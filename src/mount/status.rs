@@ -141,7 +141,7 @@ pub fn of(live: &Live) -> Status {
             oldest_age_s: mover
                 .backlog
                 .iter()
-                .filter(|part| part.waiting != Waiting::ForClose)
+                .filter(|part| !matches!(part.waiting, Waiting::ForClose | Waiting::ForName))
                 .filter_map(|part| part.oldest)
                 .min()
                 .map(|oldest| age_s(oldest, now)),

@@ -4,11 +4,12 @@ use crate::catalog::{Catalog, Defaults, Observed, Replica};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::mover::MoverParts;
+use crate::mover::jobs::ahead::Sent;
 use crate::mover::status::Counters;
 use crate::mover::stores::Stores;
 use crate::policy::placement::Rules;
 use crate::tier::{Patience, Tier};
-use crate::types::{Generation, Ino, Invalidation, Key, TierId, Timestamp, Version};
+use crate::types::{Generation, Ino, Invalidation, Key, Seq, TierId, Timestamp, Version};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -56,6 +57,10 @@ pub(crate) struct Context {
     pub(crate) mapped: Mutex<HashMap<Ino, Timestamp>>,
     /// What the staged file of a committed generation was when it was sealed.
     pub(crate) sealed: Mutex<HashMap<Ino, (Generation, Version)>>,
+    /// Files whose names are held no longer, because somebody waits for them.
+    pub(crate) released: Mutex<HashSet<Ino>>,
+    /// Bytes that were sent ahead of the turn of their step.
+    pub(crate) sent: Mutex<HashMap<Seq, Sent>>,
     /// Files whose newest bytes are gone from their stage.
     pub(crate) lost: Mutex<Vec<Lost>>,
     /// Moves of directories whose dirty files have been described anew.
@@ -106,6 +111,8 @@ impl Context {
             inherited: Mutex::default(),
             mapped: Mutex::default(),
             sealed: Mutex::default(),
+            released: Mutex::default(),
+            sent: Mutex::default(),
             lost: Mutex::default(),
             described_moves: AtomicU64::new(0),
             blocking: watch::Sender::new(0),

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::mover::context::Context;
 use crate::mover::flush::{FlushReport, Progress, Targets};
 use crate::mover::handle::MoverHandle;
-use crate::mover::jobs::{self, Ended};
+use crate::mover::jobs::{self, Ended, Part};
 use crate::mover::queue::{Item, Limits, Queue, Verdict};
 use crate::mover::status::{QueueFacts, Trouble};
 use crate::types::{Seq, Timestamp};
@@ -50,7 +50,7 @@ struct Engine {
     queue: Queue,
     jobs: JoinSet<Ended>,
     /// Which step each job does.
-    tasks: HashMap<Id, (String, Seq)>,
+    tasks: HashMap<Id, (String, Seq, Part)>,
     flushes: Vec<Waiting>,
     events: mpsc::Receiver<Event>,
 }
@@ -121,7 +121,7 @@ impl Engine {
                 ended
             }
             Err(error) => {
-                let name = self.tasks.remove(&error.id()).unwrap_or((String::new(), Seq(0)));
+                let name = self.tasks.remove(&error.id()).unwrap_or((String::new(), Seq(0), Part::Whole));
                 Ended::died(&self.context, name, &error)
             }
         }
@@ -152,13 +152,18 @@ impl Engine {
 
     /// Feeds the queue, starts what is due, answers flushes; says how long there is nothing to do.
     async fn turn(&mut self) -> Duration {
+        self.queue.look_at_held_by(self.context.clock.wall());
         if let Err(error) = self.feed().await {
             tracing::error!(%error, "the mover can't read the catalog");
             return CATALOG_RETRY;
         }
+        // Not a moment before the last step was queued: it would look like one from a clock that jumped back, and not settle.
         let now = self.context.clock.wall();
         for item in self.queue.start(now) {
-            self.spawn(item);
+            self.spawn(item, Part::Whole);
+        }
+        for item in self.queue.start_ahead(now) {
+            self.spawn(item, Part::Ahead);
         }
         self.answer_flushes();
         self.publish();
@@ -208,16 +213,25 @@ impl Engine {
         }
     }
 
-    fn spawn(&mut self, item: Item) {
-        let name = (item.domain.clone(), item.seq);
-        self.context.counters.running.lock().insert(item.seq);
-        let job = jobs::run(Arc::clone(&self.context), item);
-        let task = self.jobs.spawn_on(job, &self.context.runtime);
+    fn spawn(&mut self, item: Item, part: Part) {
+        let name = (item.domain.clone(), item.seq, part);
+        if part == Part::Whole {
+            self.context.counters.running.lock().insert(item.seq);
+        }
+        let (context, runtime) = (Arc::clone(&self.context), &self.context.runtime);
+        let task = match part {
+            Part::Whole => self.jobs.spawn_on(jobs::run(context, item), runtime),
+            Part::Ahead => self.jobs.spawn_on(jobs::ahead::run(context, item), runtime),
+        };
         self.tasks.insert(task.id(), name);
     }
 
     fn finished(&mut self, ended: Ended) {
-        let Ended { domain, seq, verdict, bytes, trouble } = ended;
+        let Ended { domain, seq, verdict, bytes, trouble, part } = ended;
+        if part == Part::Ahead {
+            self.queue.finish_ahead(&domain, seq);
+            return;
+        }
         let counters = &self.context.counters;
         counters.running.lock().remove(&seq);
         counters.blocked.lock().remove(&(domain.clone(), seq));
@@ -251,6 +265,7 @@ impl Engine {
 
     fn flush(&mut self, request: FlushRequest) {
         self.queue.notice();
+        self.queue.look_at_held();
         for (domain, seq) in &request.targets.domains {
             self.queue.hurry(domain, *seq);
         }

@@ -4,6 +4,7 @@
 use crate::catalog::{Place, Step, StepKind, WriteState};
 use crate::error::{Kind, Result};
 use crate::mover::context::Context;
+use crate::mover::jobs;
 use crate::mover::queue::Queue;
 use crate::policy::placement::Order;
 use crate::types::{Ino, Key, Seq};
@@ -101,8 +102,17 @@ pub(crate) fn close_inherited(context: &Context, scope: &FlushScope) -> Result<(
     Ok(())
 }
 
+/// What becomes of names in the scope that are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// They are committed as they are.
+    Ends,
+    /// They go on being held.
+    Stays,
+}
+
 /// What `scope` has to wait for now.
-pub(crate) fn targets(context: &Context, asked: &FlushScope) -> Result<Targets> {
+pub(crate) fn targets(context: &Context, asked: &FlushScope, hold: Hold) -> Result<Targets> {
     let scope = Scope::new(asked);
     let rules = context.rules();
     let mut targets = Targets::default();
@@ -112,13 +122,20 @@ pub(crate) fn targets(context: &Context, asked: &FlushScope) -> Result<Targets> 
             if !scope.is_all() && rules.order(&step.domain) == Order::None {
                 targets.exact.entry(step.domain.clone()).or_default().insert(step.seq);
             }
+            if let Some(ino) = step.what.ino().filter(|_| hold == Hold::Ends)
+                && jobs::is_held(context, step)?
+            {
+                context.released.lock().insert(ino);
+            }
         }
         Ok(())
     })?;
     targets.exact.retain(|_, steps| steps.len() <= MAX_EXACT);
     let mut counted = targets.clone();
     each_step(context, |step| {
-        if targets.include(&step.domain, step.seq) {
+        if targets.include(&step.domain, step.seq)
+            && (scope.covers(context, step)? || !jobs::is_held(context, step)?)
+        {
             counted.count(context, step)?;
         }
         Ok(())
@@ -252,7 +269,7 @@ impl Scope {
             return Ok(true);
         }
         match &step.what {
-            StepKind::Reconcile(ino) => self.covers_inode(context, *ino),
+            StepKind::Reconcile(ino) | StepKind::Preserved(ino, _) => self.covers_inode(context, *ino),
             StepKind::Delete { place, name } => match found(context.catalog.place(*place))? {
                 // A key of which nobody can say where it was.
                 None => Ok(true),

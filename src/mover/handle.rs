@@ -3,7 +3,7 @@
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::engine::{Event, FlushRequest};
-use crate::mover::flush::{self, FlushReport, FlushScope, Named, PROGRESS_EVERY, Progress};
+use crate::mover::flush::{self, FlushReport, FlushScope, Hold, Named, PROGRESS_EVERY, Progress};
 use crate::mover::listing::{self, Queued};
 use crate::mover::status::{MoverStatus, Trouble};
 use crate::policy::aside::is_conflict_name;
@@ -59,7 +59,7 @@ impl MoverHandle {
             .context
             .blocking(move |context| {
                 flush::close_inherited(context, &scope)?;
-                flush::targets(context, &scope)
+                flush::targets(context, &scope, Hold::Ends)
             })
             .await?;
         let open = targets.open.clone();
@@ -92,7 +92,8 @@ impl MoverHandle {
     /// # Errors
     /// If the catalog fails.
     pub async fn pending(&self, scope: FlushScope) -> Result<FlushReport> {
-        let targets = self.context.blocking(move |context| flush::targets(context, &scope)).await?;
+        let targets =
+            self.context.blocking(move |context| flush::targets(context, &scope, Hold::Stays)).await?;
         let progress =
             Progress { files_total: targets.files, bytes_total: targets.bytes, ..Progress::default() };
         let complete = targets.files == 0;
@@ -142,7 +143,8 @@ impl MoverHandle {
     pub fn status(&self) -> Result<MoverStatus> {
         let counters = &self.context.counters;
         let queue = *counters.queue.lock();
-        let backlog = self.context.catalog.backlog(Duration::ZERO)?;
+        let rules = self.context.rules();
+        let backlog = self.context.catalog.backlog(Duration::ZERO, &|path| rules.is_held(path))?;
         let failing = {
             let failing = counters.failing.lock();
             let longest = failing.values().min_by_key(|(since, _)| *since).cloned();

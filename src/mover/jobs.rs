@@ -1,28 +1,30 @@
 //! The jobs: each does what one step asks for, looks again, and is idempotent.
 
+pub(crate) mod ahead;
 pub(crate) mod attrs;
+mod brief;
 pub(crate) mod chores;
 mod commit;
 mod conflict;
 mod delete;
 mod directory;
 mod prefix;
+mod preserved;
 mod reconcile;
 mod relocate;
 pub(crate) mod subject;
 pub(crate) mod tidy;
 mod upload;
 
+pub(crate) use brief::{brief, is_held};
 pub(crate) use commit::{resident, resolve};
 
 use crate::catalog::{Step, StepKind};
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
-use crate::mover::queue::{Holds, Item, Thing, Verdict, backoff, later};
+use crate::mover::queue::{Item, Verdict, backoff, later};
 use crate::mover::status::{Counters, Trouble};
-use crate::policy::placement::Order;
-use crate::types::{FileKind, Seq};
+use crate::types::Seq;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +33,10 @@ use std::time::Duration;
 pub(crate) enum Halt {
     /// It failed.
     Failed(Error),
-    /// The file is open for writing: nothing can be sealed now.
+    /// The file was closed, but is still open: nothing can be sealed now.
     Open,
+    /// The file is being written again: its next close gives it its place in the order.
+    Reopened,
     /// Things changed while it worked: look again.
     Again,
 }
@@ -55,108 +59,83 @@ pub(crate) struct Ended {
     /// Bytes that reached home.
     pub(crate) bytes: u64,
     pub(crate) trouble: Option<Trouble>,
+    pub(crate) part: Part,
+}
+
+/// What of a step a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it, in its turn.
+    Whole,
+    /// It sends bytes before that.
+    Ahead,
 }
 
 impl Ended {
     fn new(item: &Item, verdict: Verdict) -> Self {
-        Self { domain: item.domain.clone(), seq: item.seq, verdict, bytes: 0, trouble: None }
+        Self {
+            domain: item.domain.clone(),
+            seq: item.seq,
+            verdict,
+            bytes: 0,
+            trouble: None,
+            part: Part::Whole,
+        }
     }
 
     /// The job's task panicked or was stopped.
     pub(crate) fn died(
         context: &Context,
-        (domain, seq): (String, Seq),
+        (domain, seq, part): (String, Seq, Part),
         error: &tokio::task::JoinError,
     ) -> Self {
         tracing::error!(%domain, seq = seq.0, %error, "a job of the mover died; it is tried again");
         let verdict = Verdict::Retry(later(context.clock.wall(), backoff(6, rand::random())));
-        Self { domain, seq, verdict, bytes: 0, trouble: None }
+        Self { domain, seq, verdict, bytes: 0, trouble: None, part }
     }
-}
-
-/// A step as the queue needs it.
-pub(crate) fn brief(context: &Context, step: &Step) -> Result<Item> {
-    Ok(Item {
-        seq: step.seq,
-        domain: step.domain.clone(),
-        queued_at: step.queued_at,
-        settle: settle(context, &step.what)?,
-        not_before: step.not_before,
-        holds: match context.rules().order(&step.domain) {
-            Order::Strict => Holds::Domain,
-            Order::None => holds(context, &step.what)?,
-        },
-    })
-}
-
-/// A step that works on more than this many keys runs alone.
-const MOST_KEYS: usize = 16;
-
-/// What a step works on: the inode, the keys it has and those it should have, or the key to delete. Steps above or below
-/// the same key keep their order too: a directory goes after what was in it.
-fn holds(context: &Context, what: &StepKind) -> Result<Holds> {
-    let ino = match what {
-        StepKind::Delete { place, name } => {
-            let key = match found(context.catalog.place(*place))? {
-                Some(place) => Thing::Key(place.tier, place.key.join(name)?),
-                None => return Ok(Holds::Things(Vec::new())),
-            };
-            return Ok(Holds::Things(vec![key]));
-        }
-        StepKind::Reconcile(ino) => *ino,
-    };
-    let (names, replicas) = (context.catalog.names(ino)?, context.catalog.replicas(ino)?);
-    let is_directory =
-        found(context.catalog.inode(ino))?.is_some_and(|inode| inode.attr.kind == FileKind::Directory);
-    let places = if is_directory { context.catalog.places(ino)? } else { Arc::default() };
-    if names.len() + replicas.len() + places.len() > MOST_KEYS {
-        return Ok(Holds::Domain);
-    }
-    let rules = context.rules();
-    let mut things = vec![Thing::Inode(ino)];
-    for (parent, name) in names {
-        let Some(dir) = context.catalog.path(parent)? else { continue };
-        let path = dir.join(&name)?;
-        things.push(Thing::Key(rules.rule(&path).home, path));
-    }
-    let replicas = replicas.into_iter().filter(|replica| !replica.staged);
-    things.extend(replicas.map(|replica| Thing::Key(replica.tier, replica.key)));
-    things.extend(places.iter().map(|place| Thing::Key(place.tier, place.key.clone())));
-    Ok(Holds::Things(things))
-}
-
-/// Only files settle: a directory or a symlink costs one request, a delete frees a name.
-pub(crate) fn settle(context: &Context, what: &StepKind) -> Result<Duration> {
-    let StepKind::Reconcile(ino) = *what else { return Ok(Duration::ZERO) };
-    match found(context.catalog.inode(ino))? {
-        Some(inode) if inode.attr.kind == FileKind::Regular => {}
-        _ => return Ok(Duration::ZERO),
-    }
-    Ok(context.catalog.path(ino)?.map_or(Duration::ZERO, |path| context.rules().rule(&path).settle))
 }
 
 /// Does the step of `item`.
 pub(crate) async fn run(context: Arc<Context>, item: Item) -> Ended {
-    let step = match fresh(&context, item.seq) {
+    let ended = run_step(&context, &item).await;
+    if ended.verdict == Verdict::Done {
+        ahead::forget(&context, item.seq);
+    }
+    ended
+}
+
+async fn run_step(context: &Arc<Context>, item: &Item) -> Ended {
+    let step = match fresh(context, item.seq) {
         Ok(Some(step)) => step,
-        Ok(None) => return Ended::new(&item, Verdict::Done),
-        Err(error) => return failed(&context, &item, None, error),
+        Ok(None) => return Ended::new(item, Verdict::Done),
+        Err(error) => return failed(context, item, None, error),
     };
-    if step.queued_at != item.queued_at {
-        return match brief(&context, &step) {
-            Ok(now) => Ended::new(&item, Verdict::Later(now)),
-            Err(error) => failed(&context, &item, Some(&step), error),
-        };
+    match brief::is_as_told(context, &step, item) {
+        Ok(true) => {}
+        Ok(false) => {
+            return match brief(context, &step) {
+                Ok(now) => Ended::new(item, Verdict::Later(now)),
+                Err(error) => failed(context, item, Some(&step), error),
+            };
+        }
+        Err(error) => return failed(context, item, Some(&step), error),
     }
     let result = match &step.what {
-        StepKind::Reconcile(ino) => reconcile::run(&context, &step, *ino).await,
-        StepKind::Delete { place, name } => delete::run(&context, &step, *place, name).await,
+        StepKind::Reconcile(ino) => reconcile::run(context, &step, *ino).await,
+        StepKind::Preserved(ino, generation) => preserved::run(context, &step, *ino, *generation).await,
+        StepKind::Delete { place, name } => delete::run(context, &step, *place, name).await,
     };
     match result {
-        Ok(bytes) => Ended { bytes, ..Ended::new(&item, Verdict::Done) },
-        Err(Halt::Open) => Ended::new(&item, Verdict::Parked),
-        Err(Halt::Again) => Ended::new(&item, Verdict::Retry(later(context.clock.wall(), AGAIN))),
-        Err(Halt::Failed(error)) => failed(&context, &item, Some(&step), error),
+        Ok(bytes) => {
+            if let Some(ino) = step.what.ino() {
+                context.released.lock().remove(&ino);
+            }
+            Ended { bytes, ..Ended::new(item, Verdict::Done) }
+        }
+        Err(Halt::Open) => Ended::new(item, Verdict::Parked),
+        Err(Halt::Reopened) => Ended::new(item, Verdict::Reopened),
+        Err(Halt::Again) => Ended::new(item, Verdict::Retry(later(context.clock.wall(), AGAIN))),
+        Err(Halt::Failed(error)) => failed(context, item, Some(&step), error),
     }
 }
 
@@ -227,7 +206,9 @@ pub(crate) fn outcome_is_unknown(kind: Kind) -> bool {
 /// What a step is about, for people.
 fn about(context: &Context, step: &Step) -> String {
     let known = match &step.what {
-        StepKind::Reconcile(ino) => context.catalog.path(*ino).ok().flatten().map(|path| path.to_string()),
+        StepKind::Reconcile(ino) | StepKind::Preserved(ino, _) => {
+            context.catalog.path(*ino).ok().flatten().map(|path| path.to_string())
+        }
         StepKind::Delete { place, name } => context
             .catalog
             .place(*place)

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::mover::context::Context;
 use crate::mover::flush::{Named, Scope, each_step, found};
 use crate::mover::jobs;
-use crate::mover::queue::later;
+use crate::mover::queue::settled_at;
 use crate::types::{FileKind, Ino, Key, Seq, Timestamp};
 use std::collections::HashSet;
 
@@ -54,6 +54,8 @@ pub enum Stand {
     Open,
     /// Being done now.
     Running,
+    /// Its name is held, until then at most.
+    Held(Timestamp),
     /// Waits until then for renames, rewrites and deletes.
     Settling(Timestamp),
     /// Waits for its turn.
@@ -96,15 +98,24 @@ fn describe(context: &Context, step: Step, running: &HashSet<Seq>, now: Timestam
             None => return Ok(None),
             Some(subject) => subject,
         },
+        StepKind::Preserved(ino, _) => match inode(context, *ino)? {
+            None => return Ok(None),
+            // What was closed is kept apart from what is written now.
+            Some(newest) => Subject { what: What::Write, open: false, ..newest },
+        },
     };
-    let settled = later(step.queued_at, jobs::settle(context, &step.what)?);
+    let item = jobs::brief(context, &step)?;
+    let settled = settled_at(&item);
     let stand = match () {
         () if step.blocked => Stand::Blocked,
         () if running.contains(&step.seq) => Stand::Running,
         () if step.error.is_some() => Stand::Retrying(step.not_before),
         () if subject.open => Stand::Open,
-        () if settled > now => Stand::Settling(settled),
-        () => Stand::Waiting,
+        () => match item.held_to {
+            Some(until) => Stand::Held(until),
+            None if settled > now => Stand::Settling(settled),
+            None => Stand::Waiting,
+        },
     };
     Ok(Some(Queued {
         seq: step.seq,

@@ -2,15 +2,19 @@
 //!
 //! * A step runs when no earlier one of its order domain holds what it needs: in a strict domain all of it, so that its
 //!   steps run one after another in `seq` order; in one without order only the same file and the same keys.
-//! * Domains run side by side. All jobs together have a limit.
+//! * Domains run side by side, but a directory that came from others waits for what was queued there before. All jobs
+//!   together have a limit.
+//! * A file under a name that is held, or that is written again, has no place in the order: it gets one when that ends.
+//! * What a step is going to show may be sent ahead of its turn.
 //! * A step that settles, backs off, is open for writing or is blocked holds up nothing else.
 //! * Memory is bounded: a domain holds the first of its steps and remembers that there are
 //!   `more`; those stay in the catalog until the domain runs short.
 
 mod domain;
 
+use crate::policy::placement::RuleSet;
 use crate::types::{Ino, Key, Seq, TierId, Timestamp};
-use domain::{Domain, Entry, State};
+use domain::{Domain, Entry, Sent, State};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -22,14 +26,42 @@ pub struct Item {
     pub seq: Seq,
     /// Order domain.
     pub domain: String,
-    /// When it was queued.
+    /// When it was first queued.
     pub queued_at: Timestamp,
-    /// How long it waits for renames, rewrites and deletes.
+    /// When it was last queued anew.
+    pub renewed_at: Timestamp,
+    /// How long it waits for renames, rewrites and deletes after that.
     pub settle: Duration,
+    /// Its name is held to then, and the step is to stay out of the order.
+    pub held_to: Option<Timestamp>,
     /// Not before this moment, after a failed try.
     pub not_before: Timestamp,
     /// What later steps of its domain must leave alone until it is done.
     pub holds: Holds,
+    /// Rules in whose domains all earlier steps go first.
+    pub follows: Option<RuleSet>,
+    /// What it does about held names.
+    pub names: Names,
+    /// Whether it has bytes that can be sent before its turn.
+    pub ahead: Ahead,
+}
+
+/// What a step means for names that are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Nothing.
+    Stay,
+    /// It moved a directory: files below it may have other names.
+    Moved,
+}
+
+/// Whether bytes of a step can be sent before its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// It has none worth that.
+    No,
+    /// They can.
+    Possible,
 }
 
 /// What a step keeps from later ones of its domain.
@@ -55,6 +87,8 @@ pub enum Thing {
 pub struct Limits {
     /// Jobs at once.
     pub parallel: usize,
+    /// Steps whose bytes are sent ahead of their turn, or were.
+    pub ahead: usize,
     /// Steps of one domain in memory, if they run one after another.
     pub per_domain: usize,
     /// The same if they don't.
@@ -69,6 +103,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             parallel: 64,
+            ahead: 64,
             per_domain: 64,
             per_free_domain: 1024,
             domains: 1024,
@@ -77,6 +112,9 @@ impl Default for Limits {
     }
 }
 
+/// So many times the settle time of its rule a step waits at most, counted from the first close.
+const SETTLES_AT_MOST: u32 = 10;
+
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -84,8 +122,10 @@ pub enum Verdict {
     Done,
     /// The step changed since it was read; here is how it is now.
     Later(Item),
-    /// The file is open for writing: look again when something was released.
+    /// The file was closed, and is still open: look again when something was released.
     Parked,
+    /// The file is written again, and its next close gives it its place: the same, and nothing waits for it.
+    Reopened,
     /// Failed for now.
     Retry(Timestamp),
     /// Refused for good; a person must help.
@@ -105,6 +145,44 @@ pub struct Queue {
     /// First step of a domain for which there was no room.
     overflow: Option<Seq>,
     overflow_in_scan: Option<Seq>,
+    held: Held,
+}
+
+/// Steps whose names are held: none is in memory.
+#[derive(Debug, Default)]
+struct Held {
+    /// The first of them.
+    first: Option<Seq>,
+    /// When the first of them is held no longer.
+    until: Option<Timestamp>,
+    /// They are to be looked at again, from this step on.
+    again: Option<Seq>,
+    /// The same after the scan under way.
+    then: Option<Seq>,
+}
+
+impl Held {
+    fn note(&mut self, seq: Seq, until: Timestamp) {
+        self.first = Some(self.first.map_or(seq, |first| first.min(seq)));
+        self.until = Some(self.until.map_or(until, |earliest| earliest.min(until)));
+    }
+
+    fn look_again(&mut self) {
+        self.again = self.again.into_iter().chain(self.take()).min();
+    }
+
+    fn look_again_then(&mut self) {
+        self.then = self.then.into_iter().chain(self.take()).min();
+    }
+
+    fn take(&mut self) -> Option<Seq> {
+        self.until = None;
+        self.first.take()
+    }
+
+    fn end_scan(&mut self, from: Seq) {
+        self.again = self.again.filter(|first| from >= *first).into_iter().chain(self.then.take()).min();
+    }
 }
 
 impl Queue {
@@ -119,6 +197,7 @@ impl Queue {
             news: true,
             overflow: None,
             overflow_in_scan: None,
+            held: Held::default(),
         }
     }
 
@@ -128,6 +207,18 @@ impl Queue {
         self.domains.values_mut().flat_map(|domain| &mut domain.entries).for_each(Entry::notice);
     }
 
+    /// Names may not be held any longer: all steps with held ones are to be looked at again.
+    pub fn look_at_held(&mut self) {
+        self.held.look_again();
+    }
+
+    /// The same if the time of one has come.
+    pub fn look_at_held_by(&mut self, now: Timestamp) {
+        if self.held.until.is_some_and(|until| until <= now) {
+            self.held.look_again();
+        }
+    }
+
     /// After which step the catalog should be scanned now, if at all.
     #[must_use]
     pub fn scan_from(&self) -> Option<Seq> {
@@ -135,18 +226,30 @@ impl Queue {
         let room = self.domains.len() < self.limits.domains;
         let overflow = self.overflow.filter(|_| room).map(|seq| Seq(seq.0.saturating_sub(1)));
         let short = self.domains.values().filter(|domain| domain.is_short()).map(|domain| domain.held_to);
-        short.chain(news).chain(overflow).min()
+        let held = self.held.again.map(|seq| Seq(seq.0.saturating_sub(1)));
+        short.chain(news).chain(overflow).chain(held).min()
     }
 
     /// Whether a scan under way may end before the last step: everybody has what they need.
     #[must_use]
     pub fn is_satisfied(&self) -> bool {
-        !self.news && self.overflow.is_none() && !self.domains.values().any(Domain::is_short)
+        !self.news
+            && self.overflow.is_none()
+            && self.held.again.is_none()
+            && !self.domains.values().any(Domain::is_short)
     }
 
     /// Takes a step found by a scan that began after `from`; steps come in order.
     pub fn offer(&mut self, item: Item, from: Seq) {
+        let is_new = item.seq > self.scanned;
         self.scanned = self.scanned.max(item.seq);
+        if let Some(until) = item.held_to {
+            self.held.note(item.seq, until);
+            return;
+        }
+        if is_new && item.names == Names::Moved {
+            self.held.look_again_then();
+        }
         if !self.domains.contains_key(&item.domain) && self.domains.len() >= self.limits.domains {
             self.overflow_in_scan.get_or_insert(item.seq);
             return;
@@ -157,15 +260,18 @@ impl Queue {
             Holds::Things(_) => self.limits.per_free_domain,
         };
         if item.seq <= domain.held_to {
+            if self.held.again.is_some() {
+                domain.insert(item);
+            }
             return;
         }
         let gap = domain.more && from > domain.held_to;
-        if gap || domain.passed_over || domain.entries.len() >= domain.room {
+        if gap || domain.passed_over || domain.is_full() {
             domain.passed_over = true;
             return;
         }
         domain.held_to = item.seq;
-        domain.entries.push_back(Entry { item, state: State::Waiting, noticed: false });
+        domain.entries.push_back(Entry::new(item));
     }
 
     /// Ends a scan that began after `from`; `complete` if it saw the last step.
@@ -179,6 +285,9 @@ impl Queue {
             (Some(known), _) if !complete || from >= known => Some(known),
             (_, found) => found,
         };
+        if complete {
+            self.held.end_scan(from);
+        }
         self.news &= !complete;
         self.domains.retain(|_, domain| domain.more || !domain.entries.is_empty());
     }
@@ -194,22 +303,49 @@ impl Queue {
         for (name, domain) in self.domains.iter().filter(|(_, domain)| domain.has_due(now, longest)) {
             let before = due.len();
             domain.each_due(now, longest, |at, when| {
-                if when <= now {
-                    due.push((domain.entries[at].item.seq, name, at));
+                let item = &domain.entries[at].item;
+                if when <= now && self.may_follow(name, item) {
+                    due.push((item.seq, name, at));
                 }
                 if due.len() - before < room { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
         }
-        due.sort_unstable_by_key(|(seq, ..)| *seq);
-        let chosen: Vec<(String, usize)> =
-            due.into_iter().take(room).map(|(_, name, at)| (name.clone(), at)).collect();
+        let chosen = oldest(due, room);
         self.running += chosen.len();
-        let run = |(name, at): (String, usize)| {
-            let entry = self.domains.get_mut(&name)?.entries.get_mut(at)?;
-            (entry.state, entry.noticed) = (State::Running, false);
-            Some(entry.item.clone())
+        chosen.into_iter().filter_map(|(name, at)| self.take(&name, at, Entry::run)).collect()
+    }
+
+    /// The steps to send the bytes of now, though it is not their turn; the oldest first.
+    pub fn start_ahead(&mut self, now: Timestamp) -> Vec<Item> {
+        let sent: usize = self.domains.values().map(Domain::sent).sum();
+        let room = self.limits.ahead.saturating_sub(sent);
+        if room == 0 {
+            return Vec::new();
+        }
+        let mut early: Vec<(Seq, &String, usize)> = Vec::new();
+        for (name, domain) in self.domains.iter().filter(|(_, domain)| domain.entries.len() > 1) {
+            let found = domain.early(now, self.limits.longest_wait).take(room);
+            early.extend(found.map(|at| (domain.entries[at].item.seq, name, at)));
+        }
+        let chosen = oldest(early, room);
+        chosen.into_iter().filter_map(|(name, at)| self.take(&name, at, Entry::send)).collect()
+    }
+
+    fn take(&mut self, domain: &str, at: usize, mark: fn(&mut Entry)) -> Option<Item> {
+        let entry = self.domains.get_mut(domain)?.entries.get_mut(at)?;
+        mark(entry);
+        Some(entry.item.clone())
+    }
+
+    /// Whether all is done that this step of `domain` has to follow in other domains.
+    fn may_follow(&self, domain: &str, item: &Item) -> bool {
+        let Some(rules) = &item.follows else { return true };
+        let is_past = |other: &Domain| {
+            other.first_holding().is_none_or(|first| first > item.seq)
+                && !(other.more && other.held_to < item.seq)
         };
-        chosen.into_iter().filter_map(run).collect()
+        let mut others = self.domains.iter().filter(|(name, _)| name.as_str() != domain && rules.makes(name));
+        self.overflow.is_none_or(|first| first > item.seq) && others.all(|(_, other)| is_past(other))
     }
 
     /// When to start something next, after [`Queue::start`] and if nothing happens before.
@@ -218,7 +354,8 @@ impl Queue {
         if self.running >= self.limits.parallel {
             return None;
         }
-        self.domains.values().filter_map(|domain| domain.next_due(now, self.limits.longest_wait)).min()
+        let due = self.domains.values().filter_map(|domain| domain.next_due(now, self.limits.longest_wait));
+        due.chain(self.held.until.filter(|until| *until > now)).min()
     }
 
     /// A started job ended.
@@ -230,15 +367,27 @@ impl Queue {
         entry.state = State::Waiting;
         match verdict {
             Verdict::Done => drop(state.entries.remove(at)),
-            Verdict::Later(item) => entry.item = item,
+            Verdict::Later(Item { held_to: Some(until), .. }) => {
+                state.entries.remove(at);
+                self.held.note(seq, until);
+            }
+            Verdict::Later(item) => *entry = Entry::new(item),
             // The release may have come between the job's look and its end.
             Verdict::Parked if !entry.noticed => entry.state = State::Parked,
-            Verdict::Parked => {}
+            Verdict::Reopened if !entry.noticed => entry.state = State::Reopened,
+            Verdict::Parked | Verdict::Reopened => {}
             Verdict::Retry(not_before) => entry.item.not_before = not_before,
             Verdict::Blocked => entry.state = State::Blocked,
         }
         if state.entries.is_empty() && !state.more {
             self.domains.remove(domain);
+        }
+    }
+
+    /// Bytes of a step were sent ahead of its turn, or could not be.
+    pub fn finish_ahead(&mut self, domain: &str, seq: Seq) {
+        if let Some(entry) = self.domains.get_mut(domain).and_then(|domain| domain.entry(seq)) {
+            entry.sent = Sent::Over;
         }
     }
 
@@ -340,6 +489,19 @@ impl Queue {
         let firsts = self.domains.values().filter_map(|domain| domain.entries.front());
         firsts.map(|entry| entry.item.queued_at).min()
     }
+}
+
+/// The first `room` of them.
+fn oldest(mut steps: Vec<(Seq, &String, usize)>, room: usize) -> Vec<(String, usize)> {
+    steps.sort_unstable_by_key(|(seq, ..)| *seq);
+    steps.into_iter().take(room).map(|(_, name, at)| (name.clone(), at)).collect()
+}
+
+/// Until when a step waits for renames, rewrites and deletes.
+#[must_use]
+pub fn settled_at(item: &Item) -> Timestamp {
+    let at_last = later(item.queued_at, item.settle.saturating_mul(SETTLES_AT_MOST));
+    later(item.renewed_at, item.settle).min(at_last)
 }
 
 /// `time` + `by`, without overflow.

@@ -50,7 +50,7 @@ pub(crate) async fn recover(context: &Arc<Context>) -> Result<Recovered> {
             Err(Halt::Failed(error)) => {
                 tracing::warn!(key = %row.key, %error, "the outcome of a commit is not known yet; the file's next try asks again");
             }
-            Err(Halt::Open | Halt::Again) => {}
+            Err(Halt::Open | Halt::Reopened | Halt::Again) => {}
         }
     }
     Ok(recovered)
@@ -123,18 +123,14 @@ fn dirty_file(context: &Context, inode: &Inode, recovered: &mut Recovered) -> Re
         recovered.open += 1;
         context.inherited.lock().insert(ino, inode.generation);
     }
-    let Some(staged) = staged(context, inode)? else { return Ok(()) };
-    let Some(tier) = context.tiers.get(&staged.tier) else { return Ok(()) };
-    let resident = resident(tier.as_ref())?;
-    let missing = match resident.stat(&staged.key) {
-        Ok(_) => false,
-        Err(error) if error.kind() == Kind::NotFound => !complete_copy(resident, &staged.key)?,
-        // Absent or sick: nothing is known, so nothing is lost.
-        Err(error) => {
-            tracing::warn!(key = %staged.key, %error, "a staged file can't be looked at now");
-            false
+    for preserved in older(context, inode)? {
+        if is_missing(context, &preserved)? {
+            let path = context.catalog.path(ino)?.unwrap_or_default();
+            tracing::error!(%path, key = %preserved.key, "what was closed before the file was written again is gone from the stage");
         }
-    };
+    }
+    let Some(staged) = staged(context, inode)? else { return Ok(()) };
+    let missing = is_missing(context, &staged)?;
     if missing && context.catalog.replicas(ino)?.iter().any(|replica| replica.write_id.is_some()) {
         // It may have been on its way out of the stage: the outcome of that commit tells.
         return Ok(());
@@ -146,6 +142,21 @@ fn dirty_file(context: &Context, inode: &Inode, recovered: &mut Recovered) -> Re
         recovered.lost += 1;
     }
     Ok(())
+}
+
+/// Whether a staged file is not there, and can't be completed.
+fn is_missing(context: &Context, staged: &Replica) -> Result<bool> {
+    let Some(tier) = context.tiers.get(&staged.tier) else { return Ok(false) };
+    let resident = resident(tier.as_ref())?;
+    match resident.stat(&staged.key) {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == Kind::NotFound => Ok(!complete_copy(resident, &staged.key)?),
+        // Absent or sick: nothing is known, so nothing is lost.
+        Err(error) => {
+            tracing::warn!(key = %staged.key, %error, "a staged file can't be looked at now");
+            Ok(false)
+        }
+    }
 }
 
 /// The daemon died between the row of a new generation and its file, and nobody was told that there is one: it is taken back. A
@@ -180,6 +191,13 @@ fn complete_copy(resident: &dyn Resident, key: &Key) -> Result<bool> {
         Err(error) if error.kind() == Kind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Staged generations that the file has newer ones than.
+fn older(context: &Context, inode: &Inode) -> Result<Vec<Replica>> {
+    let mut replicas = context.catalog.replicas(inode.attr.ino)?;
+    replicas.retain(|replica| replica.staged && replica.generation < inode.generation);
+    Ok(replicas)
 }
 
 fn staged(context: &Context, inode: &Inode) -> Result<Option<Replica>> {

@@ -8,7 +8,7 @@ mod tests;
 
 pub(crate) use pattern::{Pattern, Reach};
 
-use crate::types::{Key, TierId};
+use crate::types::{FileKind, Key, TierId};
 use std::time::Duration;
 
 /// How names of order domains begin.
@@ -29,6 +29,8 @@ pub enum Order {
     /// All: one after another, as they were closed.
     #[default]
     Strict,
+    /// New names in parallel; overwrites, renames and deletes wait for all before them, and what comes after waits for them.
+    Barrier,
     /// None, but those of one file and one name.
     None,
 }
@@ -112,6 +114,12 @@ pub struct Rule {
     pub settle: Duration,
     /// Which commits keep their order.
     pub order: Order,
+    /// Directories with an order domain of their own; what is in none of them is in the rule's.
+    pub order_by: Option<String>,
+    /// Names that are never committed, for as long as they are such.
+    pub hold: Vec<String>,
+    /// How long a name is held at most.
+    pub hold_max: Duration,
     /// What becomes of both versions after an outside change.
     pub conflict: Conflict,
     /// Bytes not at home above which opens for writing wait; `None`: any number.
@@ -131,6 +139,8 @@ pub struct Rules(Vec<Compiled>);
 struct Compiled {
     rule: Rule,
     pattern: Pattern,
+    order_by: Option<Pattern>,
+    hold: Vec<Pattern>,
     /// Earlier rules leave it nothing to match.
     shadowed: bool,
 }
@@ -145,7 +155,10 @@ impl Rules {
         for (index, rule) in rules.into_iter().enumerate() {
             let pattern = Pattern::parse(&rule.pattern).map_err(|wrong| (index, wrong))?;
             let shadowed = pattern.is_shadowed_by(compiled.iter().map(|earlier| &earlier.pattern));
-            compiled.push(Compiled { rule, pattern, shadowed });
+            let parse = |glob: &String| Pattern::parse(glob).map_err(|wrong| (index, wrong));
+            let order_by = rule.order_by.as_ref().map(parse).transpose()?;
+            let hold = rule.hold.iter().map(parse).collect::<Result<_, _>>()?;
+            compiled.push(Compiled { rule, pattern, order_by, hold, shadowed });
         }
         match compiled.last() {
             Some(last) if last.pattern.matches_everything() => Ok(Self(compiled)),
@@ -157,9 +170,19 @@ impl Rules {
     /// The rule for a path (config sees to it that the last one matches all).
     #[must_use]
     pub fn rule(&self, path: &Key) -> &Rule {
+        &self.compiled(path).rule
+    }
+
+    fn compiled(&self, path: &Key) -> &Compiled {
         let last = self.0.len() - 1;
         let first_match = self.0[..last].iter().find(|one| !one.shadowed && one.pattern.matches(path));
-        &first_match.unwrap_or(&self.0[last]).rule
+        first_match.unwrap_or(&self.0[last])
+    }
+
+    /// Whether nothing may be committed under this name, which its program is still to change.
+    #[must_use]
+    pub fn is_held(&self, path: &Key) -> bool {
+        self.compiled(path).hold.iter().any(|pattern| pattern.matches(path))
     }
 
     /// All rules, in their order.
@@ -221,22 +244,105 @@ impl Rules {
             .flatten()
     }
 
-    /// Name of the order domain of a path: steps of one domain keep their order.
+    /// Name of the order domain of what is not a directory: steps of one domain keep their order.
     #[must_use]
     pub fn domain(&self, path: &Key) -> String {
-        format!("{DOMAIN}{}", self.rule(path).index)
+        let one = self.compiled(path);
+        match path.split().and_then(|(directory, _)| one.ordered_by(&directory)) {
+            Some(directory) => format!("{DOMAIN}{}:{directory}", one.rule.index),
+            None => format!("{DOMAIN}{}", one.rule.index),
+        }
+    }
+
+    /// Name of the order domain of a directory: that of what is directly in it.
+    #[must_use]
+    pub fn directory_domain(&self, path: &Key) -> String {
+        let one = self.compiled(path);
+        match one.ordered_by(path) {
+            Some(directory) => format!("{DOMAIN}{}:{directory}", one.rule.index),
+            None => format!("{DOMAIN}{}", one.rule.index),
+        }
+    }
+
+    /// Name of the order domain of something of this kind.
+    #[must_use]
+    pub fn domain_of(&self, kind: FileKind, path: &Key) -> String {
+        match kind {
+            FileKind::Directory => self.directory_domain(path),
+            _ => self.domain(path),
+        }
+    }
+
+    /// For a directory that is renamed from `from` to `to`: the rules in whose domains steps for what is in it may be, in the form of
+    /// [`RuleSet`]; none if all of those are in the domain of what will be written below its new name, so that the order there is enough.
+    #[must_use]
+    pub fn domains_below(&self, from: &Key, to: &Key) -> Option<String> {
+        let rules: Vec<&Compiled> = self.reaching(from).collect();
+        let is_one = |one: &Compiled| one.order_by.is_none() || one.ordered_by(from).is_some();
+        if let [one] = rules[..]
+            && is_one(one)
+            && self.directory_domain(from) == self.directory_domain(to)
+        {
+            return None;
+        }
+        Some(RuleSet(rules.iter().map(|one| one.rule.index).collect()).to_string())
     }
 
     /// The rule that an order domain is of; none if no rule of now makes it.
     #[must_use]
     pub fn of_domain(&self, domain: &str) -> Option<&Rule> {
-        let index: usize = domain.strip_prefix(DOMAIN)?.parse().ok()?;
-        self.0.get(index).map(|one| &one.rule)
+        self.0.get(rule_of(domain)?).map(|one| &one.rule)
     }
 
     /// Which steps of an order domain keep their order; all in one that no rule of now makes.
     #[must_use]
     pub fn order(&self, domain: &str) -> Order {
         self.of_domain(domain).map_or(Order::Strict, |rule| rule.order)
+    }
+}
+
+impl Compiled {
+    /// The directory at or above `path` that has an order domain of its own.
+    fn ordered_by(&self, path: &Key) -> Option<Key> {
+        let order_by = self.order_by.as_ref()?;
+        let mut at = Key::ROOT;
+        for name in path.components() {
+            at = at.join(name).ok()?;
+            if order_by.matches(&at) {
+                return Some(at);
+            }
+        }
+        None
+    }
+}
+
+/// Position in the config of the rule that makes an order domain.
+fn rule_of(domain: &str) -> Option<usize> {
+    let index = domain.strip_prefix(DOMAIN)?;
+    index.split_once(':').map_or(index, |(index, _)| index).parse().ok()
+}
+
+/// Rules by their position in the config, as text for a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleSet(Vec<usize>);
+
+impl RuleSet {
+    /// Whether one of the rules makes this domain. A domain that no rule can have made counts too.
+    #[must_use]
+    pub fn makes(&self, domain: &str) -> bool {
+        rule_of(domain).is_none_or(|index| self.0.contains(&index))
+    }
+}
+
+impl std::fmt::Display for RuleSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let indices: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&indices.join(","))
+    }
+}
+
+impl From<&str> for RuleSet {
+    fn from(text: &str) -> Self {
+        Self(text.split(',').filter_map(|index| index.parse().ok()).collect())
     }
 }

@@ -1,6 +1,7 @@
 //! Whether a writer waits for bytes to reach home: pure, from sums.
 //!
-//! Nobody waits for bytes that nobody can commit: those of files that are open, of what a home refuses for good, and of what comes
+//! Nobody waits for bytes that nobody can commit: those of files that are open or have a name
+//! under which nothing is committed, of what a home refuses for good, and of what comes
 //! after either in an order. Else a program could wait at one open for the close that it can't come to.
 
 /// Bytes that wait for the same in one order domain.
@@ -23,7 +24,7 @@ pub enum Waits {
     ForMover,
     /// Something in front of them in the domain that can't go on.
     Behind,
-    /// A program that closes the file, or a person.
+    /// A program that closes the file or gives it another name, or a person.
     ForOthers,
 }
 

@@ -287,7 +287,7 @@ impl Scene<'_> {
                 let mut finding = plain(step.error.clone().unwrap_or_default());
                 finding.what = What::Blocked;
                 finding.decide = Some("the tier refuses this for good: see what it says");
-                if let crate::catalog::StepKind::Reconcile(ino) = step.what {
+                if let Some(ino) = step.what.ino() {
                     finding.path = self.catalog.path(ino)?;
                 }
                 report.find(&finding, None);

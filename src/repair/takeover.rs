@@ -171,11 +171,13 @@ fn order(piece: &Piece<'_>) -> (u8, Seq, Vec<u8>) {
     (class, seq, piece.name.to_vec())
 }
 
-/// Of several with one path the last has it.
+/// Of several with one path the last that was closed has it, else the last.
 fn find_outdone(pieces: &mut [Piece<'_>]) {
     let mut seen = HashSet::new();
-    for piece in pieces.iter_mut().rev().filter(|piece| piece.standing != Standing::Nameless) {
-        piece.outdone = piece.sidecar.is_some_and(|sidecar| !seen.insert(sidecar.path.clone()));
+    for wanted in [Standing::Closed, Standing::Open] {
+        for piece in pieces.iter_mut().rev().filter(|piece| piece.standing == wanted) {
+            piece.outdone = piece.sidecar.is_some_and(|sidecar| !seen.insert(sidecar.path.clone()));
+        }
     }
 }
 

@@ -218,7 +218,7 @@ impl Vfs {
         let native = placed.is_some();
         let (bytes, key) = match placed {
             Some((bytes, key)) => (bytes, Some(key)),
-            None => (NewBytes::Deferred { domain: self.parts.rules.domain(&path) }, None),
+            None => (NewBytes::Deferred { domain: self.parts.rules.domain_of(kind, &path) }, None),
         };
         let added = self.add(parent, name, kind, owner, rdev, target, bytes);
         if added.is_err()

@@ -98,10 +98,13 @@ impl Vfs {
         let truncate = flags & libc::O_TRUNC != 0;
         let already = shared.clone().filter(|open| writers > 0 && open.is_written());
         let (open, begun) = match already {
-            Some(open) => {
-                truncate_if(truncate, &open)?;
-                (open, None)
-            }
+            Some(open) => match self.preserve_open(caller, &open, &inode, truncate)? {
+                Some((open, begun)) => (open, Some(begun)),
+                None => {
+                    truncate_if(truncate, &open)?;
+                    (open, None)
+                }
+            },
             None => {
                 let ordinary = shared.as_ref().is_some_and(|open| !open.passes_through());
                 let (open, begun) = self.begin_writing(caller, shared, &inode, truncate)?;

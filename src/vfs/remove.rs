@@ -96,7 +96,7 @@ impl Vfs {
             }
         }
         crate::failpoint::pass("native_directory_removed");
-        let domain = self.parts.rules.domain(&path);
+        let domain = self.parts.rules.directory_domain(&path);
         let unlinked = self.catalog().rmdir(parent, name, &gone, &domain, self.now())?;
         self.lost_its_name(&unlinked);
         self.keep_emptied(parent);

@@ -195,7 +195,11 @@ impl Vfs {
             new_name: to.name.to_vec(),
             mode,
             moves,
-            domain: (!native).then(|| self.parts.rules.domain(&to.path)),
+            domain: (!native).then(|| self.parts.rules.domain_of(source.attr.kind, &to.path)),
+            follows: match source.attr.kind {
+                FileKind::Directory => self.parts.rules.domains_below(&from.path, &to.path),
+                _ => None,
+            },
             writers: match target.filter(|_| mode == RenameMode::Replace && !native) {
                 Some(replaced) => self.writers_of_replaced(replaced)?,
                 None => Writers::Maybe,

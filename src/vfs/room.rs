@@ -90,7 +90,7 @@ impl Vfs {
         if rule.dirty_max.is_none() {
             return Ok(None);
         }
-        let backlog = self.catalog().backlog(Duration::ZERO)?;
+        let backlog = self.backlog()?;
         let of_rule = |part: &&Backlog| self.rule_of(part).is_some_and(|of| of.index == rule.index);
         let sums = self.sums(backlog.iter().filter(of_rule));
         match room::below(rule.dirty_max, sums) {
@@ -114,7 +114,7 @@ impl Vfs {
         if rule.stage == rule.home {
             return Ok(None);
         }
-        let backlog = self.catalog().backlog(Duration::ZERO)?;
+        let backlog = self.backlog()?;
         let staged = |part: &&Backlog| {
             self.rule_of(part).is_some_and(|of| of.stage == rule.stage && of.home != of.stage)
         };
@@ -159,7 +159,7 @@ impl Vfs {
     /// # Errors
     /// If the catalog can't be read.
     pub fn dirty_of(&self, rule: usize) -> Result<Sums> {
-        let backlog = self.catalog().backlog(Duration::ZERO)?;
+        let backlog = self.backlog()?;
         Ok(self.sums(backlog.iter().filter(|part| self.rule_of(part).is_some_and(|of| of.index == rule))))
     }
 
@@ -179,6 +179,10 @@ impl Vfs {
         }
     }
 
+    fn backlog(&self) -> Result<Arc<Vec<Backlog>>> {
+        self.catalog().backlog(Duration::ZERO, &|path| self.parts.rules.is_held(path))
+    }
+
     fn rule_of(&self, part: &Backlog) -> Option<&Rule> {
         self.parts.rules.of_domain(&part.domain)
     }
@@ -190,7 +194,7 @@ impl Vfs {
             waits: match part.waiting {
                 Waiting::ForMover => Waits::ForMover,
                 Waiting::Behind => Waits::Behind,
-                Waiting::ForClose | Waiting::ForPerson => Waits::ForOthers,
+                Waiting::ForName | Waiting::ForClose | Waiting::ForPerson => Waits::ForOthers,
             },
             order: match self.rule_of(part).map(|rule| rule.order) {
                 Some(Order::None) => Ordering::None,

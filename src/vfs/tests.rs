@@ -60,6 +60,9 @@ fn rules(scratch: TierId, share: TierId, poor: TierId, blob: TierId) -> Rules {
         revalidate: Some(window),
         settle: Duration::ZERO,
         order: Order::default(),
+        order_by: None,
+        hold: Vec::new(),
+        hold_max: Duration::MAX,
         conflict: Conflict::default(),
 
         dirty_max: None,

@@ -21,7 +21,16 @@ pub(super) struct Begun {
     pub must_close: bool,
 }
 
-type Writing = (Arc<OpenFile>, Begun);
+pub(super) type Writing = (Arc<OpenFile>, Begun);
+
+/// What a new generation begins with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum First {
+    /// Nothing.
+    None,
+    /// The `.copy` beside it.
+    Copied,
+}
 
 impl Vfs {
     /// The first writer of a file; `shared` is what readers have open of it.
@@ -36,6 +45,9 @@ impl Vfs {
         let rule = self.rule(&path);
         let newest = self.newest(inode)?;
         if let Some(staged) = newest.iter().find(|replica| replica.staged) {
+            if let Some(begun) = self.preserve(caller, shared.as_ref(), inode, staged, truncate)? {
+                return Ok(begun);
+            }
             return match self.take_back(shared.clone(), staged, truncate)? {
                 Some(begun) => Ok(begun),
                 // It was committed and removed a moment ago.
@@ -73,9 +85,8 @@ impl Vfs {
         Ok((open, Begun { told, must_close: false }))
     }
 
-    /// Closed but not committed: the same stage file goes on under the next generation, and its step
-    /// keeps its place in the order.
-    fn take_back(
+    /// Closed but not committed: the same stage file goes on under the next generation.
+    pub(super) fn take_back(
         &self,
         shared: Option<Arc<OpenFile>>,
         staged: &Replica,
@@ -218,15 +229,30 @@ impl Vfs {
     ) -> Result<Writing> {
         let rule = self.rule(path);
         let ino = inode.attr.ino;
-        let stage = self.stage(rule.stage)?;
-        let name = stage_name(ino, inode.generation.next());
-        let empty = truncate || inode.attr.size == 0;
-        if !empty {
+        let bytes = if truncate || inode.attr.size == 0 { First::None } else { First::Copied };
+        if bytes == First::Copied {
+            let name = stage_name(ino, inode.generation.next());
             self.copy_up(caller, shared, inode, newest, rule, &name)?;
         }
         let replica = self.catalog().begin_write(ino, rule.stage)?;
+        self.make_generation(inode, path, &replica, bytes, truncate)
+    }
+
+    /// The file of a generation whose row was just written.
+    pub(super) fn make_generation(
+        &self,
+        inode: &Inode,
+        path: &Key,
+        replica: &Replica,
+        bytes: First,
+        truncate: bool,
+    ) -> Result<Writing> {
+        let (ino, stage) = (inode.attr.ino, self.stage(replica.tier)?);
         crate::failpoint::pass("generation_begun");
-        let made = if empty { stage.create(&replica.name, STAGE_MODE) } else { finish(stage, &replica.name) };
+        let made = match bytes {
+            First::None => stage.create(&replica.name, STAGE_MODE),
+            First::Copied => finish(stage, &replica.name),
+        };
         let begun = made.and_then(|file| {
             if !truncate {
                 // An unchanged file keeps its time, and a changed one can't keep it by chance.
@@ -245,8 +271,9 @@ impl Vfs {
                 return Err(error);
             }
         };
-        self.describe(rule.stage, &replica.name, inode, path, None);
-        let bytes = Bytes::Staged { file: Arc::new(file), tier: rule.stage };
+        let begins = Inode { generation: replica.generation, ..inode.clone() };
+        self.describe(replica.tier, &replica.name, &begins, path, None);
+        let bytes = Bytes::Staged { file: Arc::new(file), tier: replica.tier };
         Ok((self.open_file(bytes, replica.generation), begun))
     }
 

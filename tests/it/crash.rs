@@ -7,3 +7,5 @@ mod rig;
 mod torture;
 mod tree;
 mod worker;
+
+pub use worker::Dice;

@@ -5,6 +5,7 @@ mod flush;
 mod full;
 mod health;
 mod keep_hot;
+mod latest;
 mod limits;
 mod permissions;
 mod poor;

@@ -3,5 +3,6 @@
 mod commits;
 mod crashes;
 mod directories;
+mod order;
 mod renames;
 mod world;

@@ -1,10 +1,10 @@
 //! `step` rows: what the mover still has to do.
 
 use super::{Counter, Tx};
-use crate::catalog::schema::{DELETE, RECONCILE};
+use crate::catalog::schema::{DELETE, PRESERVED, RECONCILE};
 use crate::catalog::{PlaceId, Step, StepKind};
 use crate::error::Result;
-use crate::types::{Ino, Seq, Timestamp};
+use crate::types::{Generation, Ino, Seq, Timestamp};
 use rusqlite::{Row, params};
 
 /// What happens to the place in the order of a step that is there already.
@@ -26,10 +26,17 @@ pub(in crate::catalog) enum Why {
     Content,
 }
 
+macro_rules! columns {
+    () => {
+        "seq, kind, ino, place, name, domain, queued_at, attempts, not_before, error, blocked, generation, renewed_at, moved, follows, content"
+    };
+}
+
 fn read(row: &Row<'_>) -> rusqlite::Result<Step> {
-    let kind: i64 = row.get(1)?;
-    let what = match kind {
-        RECONCILE => StepKind::Reconcile(Ino(row.get::<_, i64>(2)?.cast_unsigned())),
+    let ino = Ino(row.get::<_, i64>(2)?.cast_unsigned());
+    let what = match row.get::<_, i64>(1)? {
+        RECONCILE => StepKind::Reconcile(ino),
+        PRESERVED => StepKind::Preserved(ino, Generation(row.get::<_, i64>(11)?.cast_unsigned())),
         _ => StepKind::Delete { place: PlaceId(row.get(3)?), name: row.get(4)? },
     };
     Ok(Step {
@@ -37,6 +44,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Step> {
         what,
         domain: row.get(5)?,
         queued_at: Timestamp(row.get(6)?),
+        renewed_at: Timestamp(row.get(12)?),
+        content: row.get(15)?,
+        moved: row.get(13)?,
+        follows: row.get(14)?,
         attempts: row.get(7)?,
         not_before: Timestamp(row.get(8)?),
         error: row.get(9)?,
@@ -44,23 +55,55 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Step> {
     })
 }
 
+/// What a new step is.
+struct NewStep<'a> {
+    kind: i64,
+    ino: Ino,
+    place: i64,
+    name: &'a [u8],
+    domain: &'a str,
+    content: bool,
+    queued_at: Timestamp,
+}
+
+/// The reconcile step of an inode, as far as the tables need to know it.
+#[derive(Clone, Debug)]
+pub(in crate::catalog) struct ReconcileStep {
+    pub seq: i64,
+    /// It stands for a close.
+    pub content: bool,
+    pub domain: String,
+    pub queued_at: Timestamp,
+}
+
 impl Tx<'_> {
     pub(in crate::catalog) fn steps(&self, after: Seq, limit: usize) -> Result<Vec<Step>> {
         self.all(
-            "SELECT seq, kind, ino, place, name, domain, queued_at, attempts, not_before, error, blocked
-             FROM step WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+            concat!("SELECT ", columns!(), " FROM step WHERE seq > ?1 ORDER BY seq LIMIT ?2"),
             params![i64::try_from(after.0).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX)],
             read,
         )
     }
 
-    /// Sequence number and content flag of the inode's reconcile step.
-    pub(in crate::catalog) fn reconcile_step(&self, ino: Ino) -> Result<Option<(i64, bool)>> {
+    /// The step for the newest state of the inode.
+    pub(in crate::catalog) fn reconcile_step(&self, ino: Ino) -> Result<Option<ReconcileStep>> {
         self.first(
-            "SELECT seq, content FROM step WHERE ino = ?1 AND ino <> 0",
+            "SELECT seq, content, domain, queued_at FROM step WHERE ino = ?1 AND ino <> 0 AND generation = 0",
             [ino.0.cast_signed()],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            |row| {
+                Ok(ReconcileStep {
+                    seq: row.get(0)?,
+                    content: row.get(1)?,
+                    domain: row.get(2)?,
+                    queued_at: Timestamp(row.get(3)?),
+                })
+            },
         )
+    }
+
+    /// Whether anything was queued behind this step in its domain.
+    pub(in crate::catalog) fn is_followed(&self, step: &ReconcileStep) -> Result<bool> {
+        self.exists("SELECT 1 FROM step WHERE domain = ?1 AND seq > ?2", params![step.domain, step.seq])
     }
 
     /// Queues a reconcile step for `ino`, or renews the one there is: a failed or blocked one is
@@ -78,46 +121,109 @@ impl Tx<'_> {
         }
         self.wake();
         let content = why == Why::Content;
-        let had_content = match self.reconcile_step(ino)? {
-            Some((seq, had)) if order != Order::End => {
-                self.execute(
-                    "UPDATE step SET again = max(again, ?3), content = ?2, attempts = 0, not_before = 0, error = NULL,
-                     blocked = 0 WHERE seq = ?1",
-                    params![seq, content || had, order == Order::Keep],
-                )?;
-                return Ok(Seq(seq.cast_unsigned()));
-            }
-            Some((seq, had)) => {
-                self.finish_step(Seq(seq.cast_unsigned()))?;
-                had
-            }
-            None => false,
-        };
-        self.insert_step(RECONCILE, ino, (0, b""), domain, content || had_content)
+        let known = self.reconcile_step(ino)?;
+        if let Some(step) = known.as_ref().filter(|_| order != Order::End) {
+            self.execute(
+                "UPDATE step SET again = max(again, ?3), content = ?2, attempts = 0, not_before = 0, error = NULL,
+                 blocked = 0, renewed_at = CASE WHEN ?4 THEN ?5 ELSE renewed_at END WHERE seq = ?1",
+                params![step.seq, content || step.content, order == Order::Keep, content, self.now().0],
+            )?;
+            return Ok(Seq(step.seq.cast_unsigned()));
+        }
+        if let Some(step) = &known {
+            self.finish_step(Seq(step.seq.cast_unsigned()))?;
+        }
+        let had_content = known.filter(|step| step.content);
+        self.insert_step(&NewStep {
+            kind: RECONCILE,
+            ino,
+            place: 0,
+            name: b"",
+            domain,
+            content: content || had_content.is_some(),
+            queued_at: had_content.map_or(self.now(), |step| step.queued_at),
+        })
     }
 
     /// Queues the delete of a key, behind everything queued so far.
     pub(in crate::catalog) fn queue_delete(&self, place: i64, name: &[u8], domain: &str) -> Result<Seq> {
         self.wake();
         self.drop_delete(place, name)?;
-        self.insert_step(DELETE, Ino(0), (place, name), domain, false)
+        let queued_at = self.now();
+        self.insert_step(&NewStep {
+            kind: DELETE,
+            ino: Ino(0),
+            place,
+            name,
+            domain,
+            content: false,
+            queued_at,
+        })
     }
 
-    fn insert_step(
-        &self,
-        kind: i64,
-        ino: Ino,
-        (place, name): (i64, &[u8]),
-        domain: &str,
-        content: bool,
-    ) -> Result<Seq> {
+    fn insert_step(&self, step: &NewStep<'_>) -> Result<Seq> {
+        let NewStep { kind, ino, place, name, domain, content, queued_at } = *step;
         let seq = self.take(Counter::Seq)?;
         self.execute(
             "INSERT INTO step (seq, kind, ino, place, name, domain, content, again, queued_at, attempts,
-             not_before, error, blocked) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, 0, 0, NULL, 0)",
-            params![seq, kind, ino.0.cast_signed(), place, name, domain, content, self.now().0],
+             not_before, error, blocked, renewed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, 0, 0, NULL, 0, ?9)",
+            params![seq, kind, ino.0.cast_signed(), place, name, domain, content, queued_at.0, self.now().0],
         )?;
         Ok(Seq(seq.cast_unsigned()))
+    }
+
+    /// A closed file is written again. If nothing waits for it, the next close gives it its place in the order.
+    pub(in crate::catalog) fn take_back_step(&self, ino: Ino) -> Result<()> {
+        if let Some(step) = self.reconcile_step(ino)?.filter(|step| step.content)
+            && !self.is_followed(&step)?
+        {
+            self.execute("UPDATE step SET content = 0 WHERE seq = ?1", [step.seq])?;
+        }
+        Ok(())
+    }
+
+    /// The step was queued by a rename; steps behind it wait for what `follows` names too.
+    pub(in crate::catalog) fn note_move(&self, seq: Seq, follows: Option<&str>) -> Result<()> {
+        self.execute(
+            "UPDATE step SET moved = 1, follows = ?2 WHERE seq = ?1",
+            params![seq.0.cast_signed(), follows],
+        )?;
+        Ok(())
+    }
+
+    /// The step of a closed file goes on for `generation` alone, in its place; the next close makes another.
+    pub(in crate::catalog) fn preserve_step(&self, seq: i64, generation: u64) -> Result<()> {
+        self.execute(
+            "UPDATE step SET kind = ?2, generation = ?3 WHERE seq = ?1",
+            params![seq, PRESERVED, generation.cast_signed()],
+        )?;
+        Ok(())
+    }
+
+    /// Place in the order of the step for a preserved generation.
+    pub(in crate::catalog) fn preserved_step(&self, ino: Ino, generation: Generation) -> Result<Option<Seq>> {
+        self.first(
+            "SELECT seq FROM step WHERE ino = ?1 AND generation = ?2 AND generation <> 0",
+            params![ino.0.cast_signed(), generation.0.cast_signed()],
+            |row| Ok(Seq(row.get::<_, i64>(0)?.cast_unsigned())),
+        )
+    }
+
+    /// The preserved generation is the newest again: its step is the file's, unless a rename has given the file another place since.
+    pub(in crate::catalog) fn restore_step(&self, ino: Ino, generation: Generation) -> Result<()> {
+        self.wake();
+        let Some(step) = self.reconcile_step(ino)? else {
+            self.execute(
+                "UPDATE step SET kind = ?3, generation = 0 WHERE ino = ?1 AND generation = ?2",
+                params![ino.0.cast_signed(), generation.0.cast_signed(), RECONCILE],
+            )?;
+            return Ok(());
+        };
+        if let Some(preserved) = self.preserved_step(ino, generation)? {
+            self.finish_step(preserved)?;
+        }
+        self.execute("UPDATE step SET content = 1 WHERE seq = ?1", [step.seq])?;
+        Ok(())
     }
 
     /// Removes the step, whatever came in between.

@@ -1,12 +1,13 @@
 //! What still has to reach home, added up by order domain.
 
 use super::Catalog;
+use crate::catalog::schema::PRESERVED;
 use crate::catalog::tables::Tx;
 use crate::catalog::{Backlog, Waiting, WriteState};
 use crate::error::Result;
-use crate::types::{Seq, Timestamp};
+use crate::types::{Ino, Key, Seq, Timestamp};
 use rusqlite::params;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,11 +26,23 @@ pub(super) struct Added {
     sums: Arc<Vec<Backlog>>,
 }
 
+/// Paths of directories that are kept while steps are added up.
+const MAX_PATHS: usize = 10_000;
+
+/// Adding up under way.
+struct Adding<'a> {
+    is_held: &'a dyn Fn(&Key) -> bool,
+    sums: BTreeMap<(String, Waiting), Backlog>,
+    /// Domains in which a step before can't go on.
+    stuck: HashSet<String>,
+    paths: HashMap<i64, Option<Key>>,
+}
+
 impl Catalog {
-    /// What still has to reach home, by domain and by what it waits for. An answer may be as old as `age`, or older where
-    /// there is so much that adding it up takes long. Rows are added up in portions, so that nobody waits long for it: under
-    /// change the sums are those of no exact moment.
-    pub fn backlog(&self, age: Duration) -> Result<Arc<Vec<Backlog>>> {
+    /// What still has to reach home, by domain and by what it waits for; `is_held` says under which names nothing is committed. An
+    /// answer may be as old as `age`, or older where there is so much that adding it up takes long. Rows are added up in portions,
+    /// so that nobody waits long for it: under change the sums are those of no exact moment.
+    pub fn backlog(&self, age: Duration, is_held: &dyn Fn(&Key) -> bool) -> Result<Arc<Vec<Backlog>>> {
         let mut added = self.added.lock();
         let (now, changes) = (self.clock.monotonic(), self.engine.changes());
         if let Some(known) = &*added {
@@ -38,12 +51,13 @@ impl Catalog {
                 return Ok(known.sums.clone());
             }
         }
-        let (mut sums, mut held) = (BTreeMap::new(), HashSet::new());
+        let mut adding =
+            Adding { is_held, sums: BTreeMap::new(), stuck: HashSet::new(), paths: HashMap::new() };
         let mut after = 0;
-        while let Some(last) = self.engine.read(|tx| add_some(tx, after, &mut sums, &mut held))? {
+        while let Some(last) = self.engine.read(|tx| adding.add_some(tx, after))? {
             after = last;
         }
-        let sums: Arc<Vec<Backlog>> = Arc::new(sums.into_values().collect());
+        let sums: Arc<Vec<Backlog>> = Arc::new(adding.sums.into_values().collect());
         let took = self.clock.monotonic().saturating_sub(now);
         *added = Some(Added { changes, at: now, took, sums: sums.clone() });
         Ok(sums)
@@ -55,46 +69,78 @@ struct Row {
     domain: String,
     blocked: bool,
     queued_at: i64,
-    content: Option<(i64, i64)>,
+    content: Option<Dirty>,
 }
 
-/// Adds up a portion of the steps; `held` are the domains in which one before them can't go on. Answers where to go on.
-fn add_some(
-    tx: &Tx<'_>,
-    after: i64,
-    sums: &mut BTreeMap<(String, Waiting), Backlog>,
-    held: &mut HashSet<String>,
-) -> Result<Option<i64>> {
-    let rows = tx.all(
-        "SELECT s.seq, s.domain, s.blocked, s.queued_at, i.state, i.size FROM step s
-         LEFT JOIN inode i ON i.ino = s.ino AND i.state <> 0 WHERE s.seq > ?1 ORDER BY s.seq LIMIT ?2",
-        params![after, ADDED_AT_ONCE],
-        |row| {
-            let state: Option<i64> = row.get(4)?;
-            let content = state.map(|state| Ok::<_, rusqlite::Error>((state, row.get(5)?))).transpose()?;
-            Ok(Row {
-                seq: row.get(0)?,
-                domain: row.get(1)?,
-                blocked: row.get(2)?,
-                queued_at: row.get(3)?,
-                content,
-            })
-        },
-    )?;
-    let whole = i64::try_from(rows.len()) == Ok(ADDED_AT_ONCE);
-    let last = rows.last().map(|row| row.seq).filter(|_| whole);
-    for row in rows {
-        let is_open = row.content.is_some_and(|(state, _)| state != WriteState::Closed as i64);
-        let waiting = match (row.blocked, is_open) {
-            (true, _) => Waiting::ForPerson,
-            (_, true) => Waiting::ForClose,
-            _ if held.contains(&row.domain) => Waiting::Behind,
-            _ => Waiting::ForMover,
-        };
-        if matches!(waiting, Waiting::ForClose | Waiting::ForPerson) && !held.contains(&row.domain) {
-            held.insert(row.domain.clone());
+/// Content that a step brings home.
+struct Dirty {
+    state: i64,
+    size: i64,
+    name: Option<(i64, Vec<u8>)>,
+}
+
+impl Adding<'_> {
+    /// Adds up a portion of the steps; answers where to go on.
+    fn add_some(&mut self, tx: &Tx<'_>, after: i64) -> Result<Option<i64>> {
+        let rows = tx.all(
+            "SELECT s.seq, s.domain, s.blocked, s.queued_at, CASE s.kind WHEN ?3 THEN ?4 ELSE i.state END, i.size,
+             (SELECT parent FROM dentry WHERE ino = s.ino LIMIT 1), (SELECT name FROM dentry WHERE ino = s.ino LIMIT 1)
+             FROM step s LEFT JOIN inode i ON s.ino <> 0 AND i.ino = s.ino AND (i.state <> 0 OR s.kind = ?3)
+             WHERE s.seq > ?1 ORDER BY s.seq LIMIT ?2",
+            params![after, ADDED_AT_ONCE, PRESERVED, WriteState::Closed as i64],
+            read,
+        )?;
+        let whole = i64::try_from(rows.len()) == Ok(ADDED_AT_ONCE);
+        let last = rows.last().map(|row| row.seq).filter(|_| whole);
+        for row in rows {
+            let waiting = self.waiting(tx, &row)?;
+            self.add(row, waiting);
         }
-        let sum = sums.entry((row.domain.clone(), waiting)).or_insert_with(|| Backlog {
+        Ok(last)
+    }
+
+    fn waiting(&mut self, tx: &Tx<'_>, row: &Row) -> Result<Waiting> {
+        let state = row.content.as_ref().map(|dirty| dirty.state);
+        if let Some(dirty) = &row.content
+            && !row.blocked
+            && self.is_held(tx, dirty)?
+        {
+            return Ok(Waiting::ForName);
+        }
+        // One that is written again holds up nothing: its next close gives it its place.
+        let holds_up = row.blocked || state == Some(WriteState::ClosedOpen as i64);
+        if holds_up && !self.stuck.contains(&row.domain) {
+            self.stuck.insert(row.domain.clone());
+        }
+        let is_closed = state.is_none_or(|state| state == WriteState::Closed as i64);
+        Ok(match () {
+            () if row.blocked => Waiting::ForPerson,
+            () if !is_closed => Waiting::ForClose,
+            () if self.stuck.contains(&row.domain) => Waiting::Behind,
+            () => Waiting::ForMover,
+        })
+    }
+
+    fn is_held(&mut self, tx: &Tx<'_>, dirty: &Dirty) -> Result<bool> {
+        let Some((parent, name)) = &dirty.name else { return Ok(false) };
+        if self.paths.len() > MAX_PATHS {
+            self.paths.clear();
+        }
+        let path = match self.paths.get(parent) {
+            Some(known) => known,
+            None => {
+                let path = tx.path(Ino(parent.cast_unsigned()))?;
+                self.paths.entry(*parent).or_insert(path)
+            }
+        };
+        match path {
+            Some(path) => Ok((self.is_held)(&path.join(name)?)),
+            None => Ok(false),
+        }
+    }
+
+    fn add(&mut self, row: Row, waiting: Waiting) {
+        let sum = self.sums.entry((row.domain.clone(), waiting)).or_insert_with(|| Backlog {
             domain: row.domain,
             waiting,
             steps: 0,
@@ -105,12 +151,25 @@ fn add_some(
         });
         sum.steps += 1;
         sum.newest = Seq(row.seq.cast_unsigned());
-        if let Some((_, size)) = row.content {
+        if let Some(dirty) = row.content {
             sum.files += 1;
-            sum.bytes += size.cast_unsigned();
+            sum.bytes += dirty.size.cast_unsigned();
             let queued_at = Timestamp(row.queued_at);
             sum.oldest = Some(sum.oldest.map_or(queued_at, |oldest| oldest.min(queued_at)));
         }
     }
-    Ok(last)
+}
+
+fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    let size: Option<i64> = row.get(5)?;
+    let parent: Option<i64> = row.get(6)?;
+    let name = parent.map(|parent| Ok::<_, rusqlite::Error>((parent, row.get(7)?))).transpose()?;
+    let content = size.map(|size| Ok::<_, rusqlite::Error>(Dirty { state: row.get(4)?, size, name }));
+    Ok(Row {
+        seq: row.get(0)?,
+        domain: row.get(1)?,
+        blocked: row.get(2)?,
+        queued_at: row.get(3)?,
+        content: content.transpose()?,
+    })
 }

@@ -38,7 +38,7 @@ impl Catalog {
     }
 
     /// A write-open of a file whose home is elsewhere. Starts generation + 1 on `stage`. If the newest generation is already staged on `stage`,
-    /// the same stage file is taken back under the new generation (the step keeps its place); else a new row is made, named by [`stage_name`].
+    /// the same stage file is taken back under the new generation (the step keeps its place if anything waits for it); else a new row is made, named by [`stage_name`].
     /// Answers the staged replica; its file may have to be made. While the file is being written already, answers the row there is.
     ///
     /// [`stage_name`]: crate::catalog::stage_name
@@ -57,7 +57,10 @@ impl Catalog {
             }
             let next = inode.generation.next();
             let mut row = match there {
-                Some(row) => row,
+                Some(row) => {
+                    tx.take_back_step(ino)?;
+                    row
+                }
                 None => tx.staged_row(stage, ino, next)?,
             };
             row.generation = next.0;
@@ -69,17 +72,23 @@ impl Catalog {
         })
     }
 
-    /// The close row: state `ClosedOpen`, size and times, and a reconcile step at the end of `domain`'s order (an existing step of the inode keeps its place if
-    /// it was closed and uncommitted before). A file without names is closed without a step: sequence 0.
+    /// The close row: state `ClosedOpen`, size and times, and a reconcile step at the end of `domain`'s order. The step of a file that was closed and taken back
+    /// while others waited for it keeps its place, and so does that of one closed again with nothing queued behind it. A file without names is closed
+    /// without a step: sequence 0.
     pub fn close(&self, ino: Ino, content: Content, domain: &str) -> Result<Seq> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
+            let again = inode.state == WriteState::ClosedOpen;
             inode.take_content(content);
             inode.state = WriteState::ClosedOpen;
             tx.update_inode(&inode)?;
-            let closed_before = tx.reconcile_step(ino)?.is_some_and(|(_, content)| content);
-            // Until it is clean, no run finishes a content step.
-            let order = if closed_before { Order::KeepQuietly } else { Order::End };
+            let order = match tx.reconcile_step(ino)?.filter(|step| step.content) {
+                // What is closed now may speak of what was closed meanwhile.
+                Some(step) if again && tx.is_followed(&step)? => Order::End,
+                // Until it is clean, no run finishes a content step.
+                Some(_) => Order::KeepQuietly,
+                None => Order::End,
+            };
             tx.queue_reconcile(ino, domain, Why::Content, order)
         })
     }
@@ -97,8 +106,8 @@ impl Catalog {
         })
     }
 
-    /// A write-open that changed nothing: back to the last generation with a home copy; the staged row is dropped and answered
-    /// for removal. Only if some non-staged replica has the generation before.
+    /// A write-open that changed nothing: back to the last generation, which home has or which was preserved; the staged row is dropped and
+    /// answered for removal. Only if there is such a generation.
     pub fn revert_write(&self, ino: Ino) -> Result<Option<Replica>> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
@@ -106,12 +115,16 @@ impl Catalog {
             let Some(row) = tx.staged(&inode, |_| inode.state == WriteState::Writing)? else {
                 return Ok(None);
             };
-            if before.0 == 0 || !tx.holds(ino, before)? {
+            let preserved = tx.preserved_step(ino, before)?.is_some() && tx.preserved(ino, before)?.is_some();
+            if before.0 == 0 || !(preserved || tx.holds(ino, before)?) {
                 return Ok(None);
             }
             tx.delete_replica(row.place, &row.name)?;
             inode.generation = before;
-            inode.state = WriteState::Clean;
+            inode.state = if preserved { WriteState::Closed } else { WriteState::Clean };
+            if preserved {
+                tx.restore_step(ino, before)?;
+            }
             tx.update_inode(&inode)?;
             tx.wake();
             tx.to_replica(row).map(Some)

@@ -231,17 +231,15 @@ impl Tx<'_> {
     /// The rename takes its place in the order now, and so does a close that is not committed yet.
     fn requeue(&self, inode: &Inode, plan: &RenamePlan) -> Result<()> {
         let ino = inode.attr.ino;
-        if let Some(domain) = &plan.domain {
-            self.queue_reconcile(ino, domain, Why::Names, Order::End)?;
-        } else if self.reconcile_step(ino)?.is_some_and(|(_, content)| content) {
-            let domain: Option<String> = self.first(
-                "SELECT domain FROM step WHERE ino = ?1 AND ino <> 0",
-                [ino.0.cast_signed()],
-                |row| row.get(0),
-            )?;
-            self.queue_reconcile(ino, &domain.unwrap_or_default(), Why::Content, Order::End)?;
-        }
-        Ok(())
+        let seq = if let Some(domain) = &plan.domain {
+            self.queue_reconcile(ino, domain, Why::Names, Order::End)?
+        } else if let Some(step) = self.reconcile_step(ino)?.filter(|step| step.content) {
+            self.queue_reconcile(ino, &step.domain, Why::Content, Order::End)?
+        } else {
+            return Ok(());
+        };
+        let follows = plan.follows.as_deref().filter(|_| inode.attr.kind == FileKind::Directory);
+        self.note_move(seq, follows)
     }
 
     // ---- native moves

@@ -2,6 +2,7 @@
 
 use super::Catalog;
 use crate::catalog::Step;
+use crate::catalog::schema::RECONCILE;
 use crate::catalog::tables::{Order, Why};
 use crate::error::Result;
 use crate::types::{Ino, Seq, Timestamp};
@@ -15,7 +16,7 @@ impl Catalog {
 
     /// Place in the order of the step that brings home in line with `ino`, if there is one.
     pub fn step_of(&self, ino: Ino) -> Result<Option<Seq>> {
-        self.engine.read(|tx| Ok(tx.reconcile_step(ino)?.map(|(seq, _)| Seq(seq.cast_unsigned()))))
+        self.engine.read(|tx| Ok(tx.reconcile_step(ino)?.map(|step| Seq(step.seq.cast_unsigned()))))
     }
 
     /// Queues a reconcile step for `ino` at the end, or keeps the one there is (and lets a blocked one try again).
@@ -40,8 +41,8 @@ impl Catalog {
             }
             let pending = tx.exists(
                 "SELECT 1 FROM step s JOIN inode i ON i.ino = s.ino
-                 WHERE s.seq = ?1 AND s.content = 1 AND i.state <> 0",
-                [seq.0.cast_signed()],
+                 WHERE s.seq = ?1 AND s.kind = ?2 AND s.content = 1 AND i.state <> 0",
+                params![seq.0.cast_signed(), RECONCILE],
             )?;
             if pending { Ok(()) } else { tx.finish_step(seq) }
         })

@@ -6,6 +6,7 @@ mod lose;
 mod model;
 mod names;
 mod observe;
+mod preserve;
 mod rename;
 mod steps;
 mod young;

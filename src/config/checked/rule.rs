@@ -26,6 +26,12 @@ pub struct RuleConfig {
     pub keep_hot: Option<KeepHot>,
     /// Which commits keep their order.
     pub order: Order,
+    /// Directories with an order of their own.
+    pub order_by: Option<String>,
+    /// Names that are not committed as long as they are such; none where files are written in place.
+    pub hold: Vec<String>,
+    /// How long a name is held at most.
+    pub hold_max: Duration,
     /// What becomes of both versions after an outside change.
     pub conflict: Conflict,
     /// Bytes not at home above which opens for writing wait; `None`: any number.
@@ -39,7 +45,11 @@ pub struct RuleConfig {
 pub(in crate::config) const PROMOTES: [(&str, Promote); 2] =
     [("on-read", Promote::OnRead), ("never", Promote::Never)];
 
-pub(in crate::config) const ORDERS: [(&str, Order); 2] = [("strict", Order::Strict), ("none", Order::None)];
+pub(in crate::config) const ORDERS: [(&str, Order); 3] =
+    [("strict", Order::Strict), ("barrier", Order::Barrier), ("none", Order::None)];
+
+/// Names that programs give to what they are still to rename.
+const HELD: [&str; 4] = ["**/tmp-*/**", "**/*.tmp", "**/*.incomplete", "**/_temporary/**"];
 
 pub(in crate::config) const CONFLICTS: [(&str, Conflict); 2] =
     [("keep-both", Conflict::KeepBoth), ("overwrite", Conflict::Overwrite)];
@@ -54,6 +64,9 @@ pub(super) struct Draft {
     promote: Promote,
     keep_hot: Option<KeepHot>,
     order: Order,
+    order_by: Option<String>,
+    hold: Vec<String>,
+    hold_max: Duration,
     conflict: Conflict,
     dirty_max: Option<u64>,
     settle: Duration,
@@ -69,7 +82,9 @@ impl Draft {
     }
 
     pub(super) fn finish(self) -> Option<RuleConfig> {
-        let Self { hot, promote, keep_hot, order, conflict, dirty_max, settle, revalidate, .. } = self;
+        let Self { hot, promote, keep_hot, order, order_by, hold, hold_max, .. } = self;
+        let (conflict, dirty_max, settle, revalidate) =
+            (self.conflict, self.dirty_max, self.settle, self.revalidate);
         let (path, home, stage) = (self.path?.value.0, self.home?, self.stage?);
         Some(RuleConfig {
             path,
@@ -79,6 +94,9 @@ impl Draft {
             promote,
             keep_hot,
             order,
+            order_by,
+            hold,
+            hold_max,
             conflict,
             dirty_max,
             settle,
@@ -129,28 +147,48 @@ fn read(
     let promote = read_promote(&mut reader);
     let keep_hot = read_keep_hot(&mut reader);
     let order = reader.value("order", &|text| word(text, &ORDERS)).value;
+    let order_by = reader.given("order_by", &glob).map(|given| given.value);
+    let hold = read_hold(&mut reader, home);
+    let hold_max = reader.value("hold_max", &units::duration).value;
     let conflict = reader.value("conflict", &|text| word(text, &CONFLICTS)).value;
     let dirty_max = reader.value("dirty_max", &units::size_or_unlimited).value;
     let settle = reader.value("settle", &units::duration).value;
     let revalidate = read_revalidate(&mut reader, home);
     let (line, home) = (reader.line(), home.map(|home| home.name.clone()));
-    (
-        Draft {
-            line,
-            path,
-            home,
-            stage,
-            hot,
-            promote,
-            keep_hot,
-            order,
-            conflict,
-            dirty_max,
-            settle,
-            revalidate,
-        },
-        reader.finish(),
-    )
+    let draft = Draft {
+        line,
+        path,
+        home,
+        stage,
+        hot,
+        promote,
+        keep_hot,
+        order,
+        order_by,
+        hold,
+        hold_max,
+        conflict,
+        dirty_max,
+        settle,
+        revalidate,
+    };
+    (draft, reader.finish())
+}
+
+fn glob(text: &str) -> Result<String, String> {
+    Pattern::parse(text).map(|_| text.to_owned())
+}
+
+fn read_hold(reader: &mut Reader<'_>, home: Option<&tier::Draft>) -> Vec<String> {
+    if reader.has("hold") {
+        return reader.list("hold", &glob).into_iter().map(|given| given.value).collect();
+    }
+    if home.is_none_or(|home| home.kind.is_none_or(tier::TierKind::is_directory)) {
+        return Vec::new();
+    }
+    let shown: Vec<String> = HELD.iter().map(|glob| quoted(glob)).collect();
+    reader.note("hold", format!("[{}]", shown.join(", ")), Origin::Default);
+    HELD.map(str::to_owned).to_vec()
 }
 
 fn read_hot(reader: &mut Reader<'_>, tiers: &[tier::Draft], home: Option<&tier::Draft>) -> Vec<String> {

@@ -93,6 +93,8 @@ pub enum QueueState {
     Open,
     /// Being done now.
     Uploading,
+    /// Nothing is committed under its name: it waits for another.
+    Held,
     /// Waits for renames, rewrites and deletes that would make it needless.
     Settling,
     /// Waits for its turn.
@@ -110,6 +112,7 @@ impl QueueState {
             Self::Blocked => "blocked",
             Self::Retrying => "retrying",
             Self::Open => "open",
+            Self::Held => "held",
             Self::Uploading => "uploading",
             Self::Settling => "settling",
             Self::Waiting => "waiting",

@@ -5,7 +5,7 @@
 //! depth first, with a page of names in memory per level. Each child's key is moved as it is: content that is still
 //! staged keeps its own place in the order.
 
-use crate::catalog::{DirEntry, Place};
+use crate::catalog::{DirEntry, Place, Step};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
@@ -28,7 +28,8 @@ struct Frame {
 }
 
 /// Brings the homes of a directory in line, with everything that lies under prefixes it had before.
-pub(crate) async fn reconcile(context: &Arc<Context>, subject: &Subject, domain: &str) -> Flow<()> {
+pub(crate) async fn reconcile(context: &Arc<Context>, subject: &Subject, step: &Step) -> Flow<()> {
+    let domain = &step.domain;
     move_whole(context, subject, domain).await?;
     if strays(context, subject.ino())?.is_empty() {
         return settle(context, subject.ino(), domain).await;
@@ -53,7 +54,7 @@ pub(crate) async fn reconcile(context: &Arc<Context>, subject: &Subject, domain:
             continue;
         };
         frame.after = last.cookie;
-        if let Some((resume, child)) = page_of_children(context, page, domain, frame, &kept).await? {
+        if let Some((resume, child)) = page_of_children(context, page, step, frame, &kept).await? {
             frame.after = resume;
             stack.push(open(context, child).await?);
         }
@@ -73,14 +74,15 @@ enum Stays {
 async fn page_of_children(
     context: &Arc<Context>,
     page: Vec<DirEntry>,
-    domain: &str,
+    step: &Step,
     frame: &mut Frame,
     kept: &HashSet<Ino>,
 ) -> Flow<Option<(u64, Ino)>> {
+    let domain = &step.domain;
     for entry in page {
         let ino = entry.inode.attr.ino;
         if entry.inode.attr.kind != FileKind::Directory {
-            match reconcile::follow(context, ino, domain).await {
+            match reconcile::follow(context, ino, step).await {
                 Err(Halt::Open) => frame.stays = Stays::OpenFile,
                 other => other?,
             }

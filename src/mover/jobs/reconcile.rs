@@ -5,10 +5,10 @@ use crate::error::{Error, Kind};
 use crate::mover::context::Context;
 use crate::mover::jobs::commit::{Act, commit, resident};
 use crate::mover::jobs::subject::{Subject, Target};
-use crate::mover::jobs::{Flow, Halt, conflict, directory, relocate, tidy, upload};
+use crate::mover::jobs::{Flow, Halt, ahead, conflict, directory, relocate, tidy, upload};
 use crate::mover::status::Counters;
 use crate::tier::Special;
-use crate::types::{FileKind, Ino};
+use crate::types::{FileKind, Ino, Seq};
 use std::sync::Arc;
 
 /// Looks at a changing file at most so often before others get their turn.
@@ -42,21 +42,20 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
         return Err(Halt::Again);
     }
     if subject.inode.attr.kind == FileKind::Directory {
-        directory::reconcile(context, subject, &step.domain).await?;
+        directory::reconcile(context, subject, step).await?;
         return Ok(0);
     }
-    if is_open(subject) || is_open_elsewhere(context, subject)? {
+    not_open(subject, step)?;
+    if is_open_elsewhere(context, subject)? {
         return Err(Halt::Open);
     }
     let mut bytes = 0;
     for name in &subject.names {
         // Under an earlier name the bytes may have left the stage.
         let Some(now) = Subject::look(context, subject.ino())? else { return Err(Halt::Again) };
-        if is_open(&now) {
-            return Err(Halt::Open);
-        }
+        not_open(&now, step)?;
         let mut target = name.target(context, &step.domain).await?;
-        bytes += bring(context, &now, &mut target, &step.domain).await?;
+        bytes += bring(context, &now, &mut target, step).await?;
     }
     tidy::leftovers(context, subject.ino(), &step.domain).await?;
     tidy::staged(context, subject.ino(), &step.domain).await?;
@@ -65,7 +64,8 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
 
 /// The directory of `ino` moved: the copies of the file follow, whichever generation they hold. Newer content that is
 /// still staged is committed by its own step, in its own turn.
-pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, domain: &str) -> Flow<()> {
+pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, step: &Step) -> Flow<()> {
+    let domain = &step.domain;
     let _turn = context.inodes.take(&ino).map_err(|_busy| Halt::Again)?;
     let Some(subject) = Subject::look(context, ino)? else { return Ok(()) };
     if relocate::learn(context, &subject).await? {
@@ -82,7 +82,7 @@ pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, domain: &str) -> Fl
     for name in &subject.names {
         let mut target = name.target(context, domain).await?;
         if subject.inode.state == WriteState::Clean {
-            bring(context, &subject, &mut target, domain).await?;
+            bring(context, &subject, &mut target, step).await?;
             continue;
         }
         let lock = (target.place.tier, target.key.clone());
@@ -98,6 +98,14 @@ pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, domain: &str) -> Fl
 
 fn has_content(replica: &Replica) -> bool {
     replica.generation.0 != 0 && replica.version.is_some()
+}
+
+fn not_open(subject: &Subject, step: &Step) -> Flow<()> {
+    match subject.inode.state {
+        WriteState::Writing if !step.content => Err(Halt::Reopened),
+        WriteState::Writing | WriteState::ClosedOpen => Err(Halt::Open),
+        WriteState::Closed | WriteState::Clean => Ok(()),
+    }
 }
 
 /// Its bytes are not fixed yet.
@@ -119,10 +127,10 @@ fn is_open_elsewhere(context: &Context, subject: &Subject) -> Result<bool, Error
 }
 
 /// Makes `target` hold the newest content and attributes; answers the bytes that reached it.
-async fn bring(context: &Arc<Context>, subject: &Subject, target: &mut Target, domain: &str) -> Flow<u64> {
+async fn bring(context: &Arc<Context>, subject: &Subject, target: &mut Target, step: &Step) -> Flow<u64> {
     let lock = (target.place.tier, target.key.clone());
     let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
-    relocate::make_way(context, subject.ino(), target, domain).await?;
+    relocate::make_way(context, subject.ino(), target, &step.domain).await?;
     let inode = &subject.inode;
     if target.holds_content(inode) {
         if !target.holds_attributes(inode) {
@@ -131,7 +139,7 @@ async fn bring(context: &Arc<Context>, subject: &Subject, target: &mut Target, d
         return Ok(0);
     }
     let special = match inode.attr.kind {
-        FileKind::Regular => return content(context, subject, target).await,
+        FileKind::Regular => return content(context, subject, target, step.seq).await,
         FileKind::Symlink => Special::Symlink(inode.target.clone().unwrap_or_default()),
         kind => Special::Node { kind, rdev: inode.attr.rdev },
     };
@@ -163,7 +171,7 @@ pub(crate) async fn attributes(context: &Arc<Context>, subject: &Subject, target
     }
 }
 
-async fn content(context: &Arc<Context>, subject: &Subject, target: &mut Target) -> Flow<u64> {
+async fn content(context: &Arc<Context>, subject: &Subject, target: &mut Target, seq: Seq) -> Flow<u64> {
     let inode = &subject.inode;
     let Some(source) = subject.sources(context, target.place.tier).into_iter().next() else {
         let text = format!("no tier has the newest content of inode {}", subject.ino());
@@ -184,8 +192,14 @@ async fn content(context: &Arc<Context>, subject: &Subject, target: &mut Target)
             }
         }
     }
-    let sealed = Arc::new(upload::seal(context, &source).await?);
-    let act = upload::send(context, &sealed, target).await?;
+    let (sealed, act) = match ahead::take(context, seq, &source, target) {
+        Some(sent) => (Arc::clone(&sent.sealed), sent.act()),
+        None => {
+            let sealed = Arc::new(upload::seal(context, &source).await?);
+            let act = upload::send(context, &sealed, target).await?;
+            (sealed, act)
+        }
+    };
     upload::may_commit(context, &sealed, inode, target).await?;
     if source.staged {
         let version = sealed.version().clone();

@@ -10,7 +10,7 @@ use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, conflict};
 use crate::mover::status::Counters;
 use crate::tier::{Access, ContentId, Tier, Upload};
-use crate::types::{Generation, Invalidation, Key, Version};
+use crate::types::{Generation, Ino, Invalidation, Key, Version};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::BTreeMap;
@@ -56,7 +56,13 @@ pub(crate) async fn seal(context: &Arc<Context>, replica: &Replica) -> Flow<Seal
     };
     match sealed {
         Ok(sealed) if replica.staged || replica.version.as_ref() == Some(&sealed.version) => Ok(sealed),
-        Err(error) if error.kind() == Kind::NotFound && replica.staged => Err(lost(context, replica, error)),
+        Err(error) if error.kind() == Kind::NotFound && replica.staged => {
+            if is_wanted(context, replica)? {
+                Err(lost(context, replica, error))
+            } else {
+                Err(Halt::Again)
+            }
+        }
         Err(error) if error.kind() != Kind::NotFound => Err(error.into()),
         // Somebody else changed or removed the source behind our back.
         _ => {
@@ -65,6 +71,16 @@ pub(crate) async fn seal(context: &Arc<Context>, replica: &Replica) -> Flow<Seal
             Err(Halt::Again)
         }
     }
+}
+
+/// Whether a staged file should be there: nobody has deleted or committed it meanwhile.
+fn is_wanted(context: &Context, replica: &Replica) -> Result<bool> {
+    let has_names = match replica.ino {
+        Some(ino) => found(context.catalog.names(ino))?.is_some_and(|names| !names.is_empty()),
+        None => false,
+    };
+    let now = context.catalog.replica_at(replica.place, &replica.name)?;
+    Ok(has_names && now.is_some_and(|now| now.ino == replica.ino && now.generation == replica.generation))
 }
 
 fn lost(context: &Context, replica: &Replica, error: Error) -> Halt {
@@ -93,6 +109,11 @@ impl Sealed {
     /// What the source was when it was sealed.
     pub(crate) fn version(&self) -> &Version {
         &self.version
+    }
+
+    /// Which content it is.
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// Equal for every attempt to send these bytes, after a restart too. The generation tells apart what was written within one tick
@@ -172,7 +193,12 @@ pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &
     Ok(Act::Upload { upload, blocks })
 }
 
-async fn send_blocks(context: &Arc<Context>, sealed: &Arc<Sealed>, upload: &Arc<dyn Upload>) -> Result<u64> {
+/// Sends all blocks that are not there yet; answers how many make the whole.
+pub(crate) async fn send_blocks(
+    context: &Arc<Context>,
+    sealed: &Arc<Sealed>,
+    upload: &Arc<dyn Upload>,
+) -> Result<u64> {
     let block = upload.block_size().max(1);
     let blocks = sealed.size.div_ceil(block);
     let there = if blocks < RESUMED_FROM { BTreeMap::new() } else { upload.resume(sealed.content()).await? };
@@ -229,23 +255,45 @@ pub(crate) async fn may_commit(
     let same = sealed.holds(context).await?;
     let Some(now) = found(context.catalog.inode(before.attr.ino))? else { return Err(Halt::Again) };
     if matches!(now.state, WriteState::Writing | WriteState::ClosedOpen) {
-        return Err(Halt::Open);
-    }
-    if !same {
-        return Err(Halt::Failed(Error::new(
-            Kind::Busy,
-            format!("{} changed while it was uploaded (still mapped?)", sealed.key),
-        )));
-    }
-    let Some(dir) = target.place.ino else { return Err(Halt::Again) };
-    let native = context.catalog.native_place(dir, target.place.tier)?.map(|place| place.id);
-    let names = context.catalog.names(before.attr.ino)?;
-    let named = names.iter().any(|(parent, name)| *parent == dir && *name == target.name);
-    if now.generation != before.generation || !named || native != Some(target.place.id) {
         return Err(Halt::Again);
     }
+    if !same {
+        return Err(changed(sealed));
+    }
+    if now.generation != before.generation {
+        return Err(Halt::Again);
+    }
+    is_native(context, before.attr.ino, target)?;
     note_size(context, &now, sealed.size)?;
     Ok(())
+}
+
+/// Whether what was sent of an older generation may become visible: the bytes held still, and the key is still one that the
+/// file should have.
+pub(crate) async fn may_show(
+    context: &Arc<Context>,
+    sealed: &Arc<Sealed>,
+    ino: Ino,
+    target: &Target,
+) -> Flow<()> {
+    if !sealed.holds(context).await? {
+        return Err(changed(sealed));
+    }
+    is_native(context, ino, target)
+}
+
+fn changed(sealed: &Sealed) -> Halt {
+    let text = format!("{} changed while it was uploaded (still mapped?)", sealed.key);
+    Halt::Failed(Error::new(Kind::Busy, text))
+}
+
+/// The key is one that the file should have, now.
+fn is_native(context: &Context, ino: Ino, target: &Target) -> Flow<()> {
+    let Some(dir) = target.place.ino else { return Err(Halt::Again) };
+    let native = context.catalog.native_place(dir, target.place.tier)?.map(|place| place.id);
+    let names = found(context.catalog.names(ino))?.unwrap_or_default();
+    let named = names.iter().any(|(parent, name)| *parent == dir && *name == target.name);
+    if named && native == Some(target.place.id) { Ok(()) } else { Err(Halt::Again) }
 }
 
 /// A mapping may have outlived the last close: what was sealed is the truth, and stat must say so.

@@ -13,9 +13,14 @@ fn item(seq: u64, domain: &str, queued: i64, settle: u64) -> Item {
         seq: Seq(seq),
         domain: domain.to_owned(),
         queued_at: at(queued),
+        renewed_at: at(queued),
+        held_to: None,
         settle: SECOND * u32::try_from(settle).unwrap(),
         not_before: Timestamp(0),
         holds: Holds::Domain,
+        follows: None,
+        names: Names::Stay,
+        ahead: Ahead::No,
     }
 }
 
@@ -336,4 +341,110 @@ proptest! {
         prop_assert_eq!(done.len() as u64, next - 1);
         prop_assert!(queue.is_empty() && queue.is_past("0", Seq(next)));
     }
+}
+
+#[test]
+fn a_rewrite_renews_settling_at_most_ten_times() {
+    let renewed = |at_second| Item { renewed_at: at(at_second), ..item(1, "a", 10, 2) };
+    assert_eq!(queue(&[renewed(15)], Limits::default()).next_wake(at(15)), Some(at(17)));
+    assert_eq!(queue(&[renewed(29)], Limits::default()).next_wake(at(29)), Some(at(30)));
+}
+
+#[test]
+fn bytes_are_sent_ahead_of_their_turn_and_shown_in_it() {
+    let early = |seq, queued| Item { ahead: Ahead::Possible, ..item(seq, "a", queued, 1) };
+    let limits = Limits { ahead: 2, ..Limits::default() };
+    let mut queue = queue(&[early(1, 0), early(2, 0), item(3, "a", 0, 1), early(4, 5), early(5, 0)], limits);
+    assert_eq!((seqs(&queue.start(at(5))), seqs(&queue.start_ahead(at(5)))), (vec![1], vec![2, 5]));
+    queue.finish("a", Seq(1), Verdict::Done);
+    assert_eq!(seqs(&queue.start(at(5))), [0; 0], "its bytes are on their way");
+    queue.finish_ahead("a", Seq(2));
+    assert_eq!((seqs(&queue.start(at(5))), seqs(&queue.start_ahead(at(5)))), (vec![2], vec![]));
+    queue.finish("a", Seq(2), Verdict::Done);
+    assert_eq!((seqs(&queue.start(at(5))), seqs(&queue.start_ahead(at(5)))), (vec![3], vec![]), "4 settles");
+    assert_eq!(queue.next_wake(at(5)), Some(at(6)));
+    assert_eq!(seqs(&queue.start_ahead(at(6))), [4]);
+}
+
+#[test]
+fn what_is_held_is_passed_over_and_comes_back_in_its_place() {
+    let held = |seq, to| Item { held_to: Some(at(to)), ..item(seq, "a", 0, 0) };
+    let mut items = vec![held(1, 90), item(2, "a", 0, 0), held(3, 50), item(4, "a", 0, 0)];
+    let mut queue = queue(&items, Limits::default());
+    assert_eq!(seqs(&queue.start(at(0))), [2]);
+    queue.finish("a", Seq(2), Verdict::Retry(at(1)));
+    queue.look_at_held_by(at(49));
+    assert_eq!(queue.scan_from(), None);
+    // Its directory was renamed.
+    items[0].held_to = None;
+    items.push(Item { names: Names::Moved, ..item(5, "a", 0, 0) });
+    queue.notice();
+    scan(&mut queue, &items);
+    assert_eq!(seqs(&queue.start(at(2))), [1]);
+    queue.finish("a", Seq(1), Verdict::Done);
+    assert_eq!(queue.next_wake(at(2)), Some(at(50)));
+    items[2].held_to = None;
+    queue.look_at_held_by(at(50));
+    scan(&mut queue, &items[1..]);
+    for seq in 2..=5 {
+        assert_eq!(seqs(&queue.start(at(50))), [seq]);
+        queue.finish("a", Seq(seq), Verdict::Done);
+    }
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn what_was_held_takes_the_room_of_what_comes_after_it() {
+    let limits = Limits { per_domain: 2, ..Limits::default() };
+    let held = Item { held_to: Some(at(9)), ..item(1, "a", 0, 0) };
+    let mut items = vec![held, item(2, "a", 0, 0), item(3, "a", 0, 0), item(4, "a", 0, 0)];
+    let mut queue = queue(&items, limits);
+    items[0].held_to = None;
+    queue.look_at_held();
+    scan(&mut queue, &items);
+    assert_eq!(queue.len(), 2);
+    for seq in 1..=4 {
+        assert_eq!(seqs(&queue.start(at(9))), [seq]);
+        queue.finish("a", Seq(seq), Verdict::Done);
+        items.remove(0);
+        scan(&mut queue, &items);
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_file_that_is_written_again() {
+    let mut queue = queue(&[item(1, "a", 0, 0), item(2, "a", 0, 0)], Limits::default());
+    assert_eq!(seqs(&queue.start(at(0))), [1]);
+    queue.finish("a", Seq(1), Verdict::Reopened);
+    assert_eq!(seqs(&queue.start(at(0))), [2]);
+    queue.finish("a", Seq(2), Verdict::Done);
+    queue.notice();
+    assert_eq!(seqs(&queue.start(at(0))), [1]);
+}
+
+#[test]
+fn a_directory_follows_what_was_queued_in_the_domains_it_came_from() {
+    let moved = Item { follows: Some(RuleSet::from("1")), ..item(3, "rule0", 0, 0) };
+    let items = [item(1, "rule1:x", 0, 0), item(2, "rule2", 0, 0), moved, item(4, "rule1:y", 0, 0)];
+    let mut queue = queue(&items, Limits::default());
+    assert_eq!(seqs(&queue.start(at(0))), [1, 2, 4]);
+    queue.finish("rule1:y", Seq(4), Verdict::Done);
+    assert_eq!(seqs(&queue.start(at(0))), [0; 0]);
+    queue.finish("rule1:x", Seq(1), Verdict::Done);
+    assert_eq!(seqs(&queue.start(at(0))), [3]);
+}
+
+#[test]
+fn an_overwrite_is_a_barrier() {
+    let mut queue = queue(
+        &[loose(1, "a", &["x"]), loose(2, "a", &["y"]), item(3, "a", 0, 0), loose(4, "a", &["z"])],
+        Limits::default(),
+    );
+    assert_eq!(seqs(&queue.start(at(0))), [1, 2]);
+    queue.finish("a", Seq(2), Verdict::Done);
+    assert_eq!(seqs(&queue.start(at(0))), [0; 0]);
+    queue.finish("a", Seq(1), Verdict::Done);
+    assert_eq!(seqs(&queue.start(at(0))), [3]);
+    queue.finish("a", Seq(3), Verdict::Done);
+    assert_eq!(seqs(&queue.start(at(0))), [4]);
 }

@@ -15,8 +15,10 @@ fn rule(index: usize, pattern: &str, home: u32) -> Rule {
         revalidate: None,
         settle: Duration::ZERO,
         order: Order::default(),
+        order_by: None,
+        hold: Vec::new(),
+        hold_max: Duration::MAX,
         conflict: Conflict::default(),
-
         dirty_max: None,
         keep_hot: None,
     }
@@ -181,4 +183,33 @@ fn groups_are_directories_of_one_depth() {
     assert!(keep.is_above_groups(&Key::ROOT) && keep.is_above_groups(&key("checkpoints/run")));
     assert!(!keep.is_above_groups(&key("other")));
     assert!(KeepHot::new("a/**", 1).unwrap_err().contains("write a `*`"));
+}
+
+#[test]
+fn files_of_one_run_keep_one_order() {
+    let mut runs = rule(0, "ck/**", 1);
+    runs.order_by = Some("ck/*".into());
+    let rules = Rules::new(vec![runs, rule(1, "**", 2)]).unwrap();
+    let domain = |path| rules.domain(&key(path));
+    assert_eq!([domain("ck/a/x"), domain("ck/a/b/y")], ["rule0:ck/a", "rule0:ck/a"]);
+    assert_eq!([domain("ck/latest"), domain("ck"), domain("x")], ["rule0", "rule0", "rule1"]);
+    assert_eq!(rules.directory_domain(&key("ck/a")), "rule0:ck/a");
+    let below = |from, to| rules.domains_below(&key(from), &key(to));
+    assert_eq!(below("ck/a/tmp-1", "ck/a/1"), None, "one domain before and after");
+    assert_eq!(below("ck/a", "ck/b").as_deref(), Some("0"));
+    assert_eq!(below("x", "ck/b").as_deref(), Some("1"));
+    assert_eq!(below("x", "y"), None);
+    let from = RuleSet::from("0,3");
+    let made = ["rule0", "rule0:ck/a", "rule3", "rule1", "rule30", ""].map(|domain| from.makes(domain));
+    assert_eq!(made, [true, true, true, false, false, true]);
+}
+
+#[test]
+fn held_names_are_those_of_the_rule_of_the_path() {
+    let mut held = rule(0, "ck/**", 1);
+    held.hold = vec!["**/tmp-*/**".into(), "**/*.tmp".into()];
+    let rules = Rules::new(vec![held, rule(1, "**", 2)]).unwrap();
+    let is_held = |path| rules.is_held(&key(path));
+    assert_eq!(["ck/tmp-1", "ck/tmp-1/a/b", "ck/a.tmp"].map(is_held), [true; 3]);
+    assert_eq!(["ck/a", "tmp-1/a", "a.tmp"].map(is_held), [false; 3]);
 }

@@ -61,7 +61,8 @@ impl Scene<'_> {
             report.find(&Finding { decide, ..finding }, None);
             return Ok(());
         };
-        if inode.state == WriteState::Closed && object.size != inode.attr.size {
+        let newest = replica.generation == inode.generation;
+        if newest && inode.state == WriteState::Closed && object.size != inode.attr.size {
             let text = format!("{} bytes are staged, {} were closed", object.size, inode.attr.size);
             let finding = self.about(What::Size, replica, text)?;
             let decide = Some("somebody else wrote to the stage: look at the file, and write it again");

@@ -143,7 +143,7 @@ impl Heir<'_> {
         // Other directories come with their first file.
         let bytes = match home.resident() {
             Some(_) => NewBytes::CatalogOnly,
-            None => NewBytes::Deferred { domain: self.rules.domain(path) },
+            None => NewBytes::Deferred { domain: self.rules.directory_domain(path) },
         };
         let inode = self.catalog.create(&NewInode {
             parent,

@@ -65,10 +65,57 @@ fn a_closed_file_is_taken_back_under_the_next_generation() {
     bed.close(handle);
     assert_eq!(bed.cat("b/f"), "one two");
     let after = bed.catalog.steps(crate::types::Seq(0), 100).unwrap();
-    assert_eq!(
-        after.iter().map(|s| s.seq).collect::<Vec<_>>(),
-        steps.iter().map(|s| s.seq).collect::<Vec<_>>()
-    );
+    let whats = |steps: Vec<crate::catalog::Step>| steps.into_iter().map(|s| s.what).collect::<Vec<_>>();
+    assert_eq!(whats(after), whats(steps), "nothing else was waiting, so it has the last place again");
+}
+
+/// Contents on the stage by generation.
+fn staged(bed: &Bed, ino: Ino) -> Vec<String> {
+    let mut rows: Vec<_> = bed.catalog.replicas(ino).unwrap();
+    rows.retain(|row| row.staged);
+    rows.sort_by_key(|row| row.generation);
+    let scratch = bed.root.path().join("scratch");
+    let read = |row: crate::catalog::Replica| std::fs::read(scratch.join(row.key.to_string())).unwrap();
+    rows.into_iter().map(|row| String::from_utf8(read(row)).unwrap()).collect()
+}
+
+#[test]
+fn what_others_wait_for_keeps_its_bytes_when_it_is_written_again() {
+    for (flags, rest) in [(libc::O_TRUNC, "new"), (0, "newone")] {
+        let bed = Bed::new();
+        let ino = bed.put("b/f", "oldone");
+        bed.put("b/g", "after");
+        let handle = bed.open("b/f", libc::O_WRONLY | flags);
+        bed.vfs.write(handle, 0, b"new").unwrap();
+        bed.close(handle);
+        assert_eq!((bed.cat("b/f"), staged(&bed, ino)), (rest.into(), vec!["oldone".into(), rest.into()]));
+    }
+}
+
+#[test]
+fn the_same_while_it_is_read() {
+    let bed = Bed::new();
+    let ino = bed.put("b/f", "oldone");
+    bed.put("b/g", "after");
+    let reader = bed.open("b/f", libc::O_RDONLY);
+    let handle = bed.open("b/f", libc::O_WRONLY);
+    bed.vfs.write(handle, 0, b"new").unwrap();
+    bed.close(handle);
+    bed.close(reader);
+    assert_eq!(staged(&bed, ino), ["oldone", "newone"]);
+}
+
+#[test]
+fn an_open_that_writes_nothing_leaves_it_as_it_was() {
+    let bed = Bed::new();
+    let ino = bed.put("b/f", "one");
+    bed.put("b/g", "after");
+    let before = bed.catalog.steps(crate::types::Seq(0), 100).unwrap();
+    let handle = bed.open("b/f", libc::O_RDWR);
+    bed.close(handle);
+    assert_eq!(bed.inode(ino).state, WriteState::Closed);
+    assert_eq!(staged(&bed, ino), ["one"]);
+    assert_eq!(bed.catalog.steps(crate::types::Seq(0), 100).unwrap(), before);
 }
 
 #[test]

@@ -195,6 +195,7 @@ async fn a_native_rename_is_redone_from_its_row() {
                 effect: MoveEffect::ReplicaToName,
             }],
             domain: None,
+            follows: None,
             writers: Writers::Maybe,
             now: world.clock.wall(),
         };

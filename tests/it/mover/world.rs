@@ -85,7 +85,7 @@ pub struct World {
 pub const HOUR: Duration = Duration::from_secs(3600);
 
 /// `native/**` and `native2/**` live on scratch, `kept/**` on Blob with hot copies on scratch, `loose/**` on Blob without
-/// order, the rest on Blob.
+/// order, `barrier/**` with barriers, `runs/**` with an order for each run and names that are held, the rest on Blob.
 fn rules(scratch: TierId, blob: TierId) -> Rules {
     let rule = |index, pattern: &str, home, hot: &[TierId]| Rule {
         index,
@@ -96,7 +96,14 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         promote: Promote::Never,
         revalidate: None,
         settle: Duration::from_secs(2),
-        order: if pattern == "loose/**" { Order::None } else { Order::Strict },
+        order: match pattern {
+            "loose/**" => Order::None,
+            "barrier/**" => Order::Barrier,
+            _ => Order::Strict,
+        },
+        order_by: (pattern == "runs/**").then(|| "runs/*".into()),
+        hold: if pattern == "runs/**" { vec!["**/*.tmp".into(), "**/tmp-*/**".into()] } else { Vec::new() },
+        hold_max: HOUR,
         conflict: Conflict::KeepBoth,
         dirty_max: None,
         keep_hot: None,
@@ -107,7 +114,9 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         rule(2, "kept/**", blob, &[scratch]),
         rule(3, "other/**", blob, &[]),
         rule(4, "loose/**", blob, &[]),
-        rule(5, "**", blob, &[]),
+        rule(5, "barrier/**", blob, &[]),
+        rule(6, "runs/**", blob, &[]),
+        rule(7, "**", blob, &[]),
     ])
     .expect("good rules")
 }
@@ -372,7 +381,13 @@ impl World {
         let ((parent, name), (new_parent, new_name)) = (self.parent(from), self.parent(to));
         let domain = Some(self.domain(to));
         let (moves, writers, now) = (vec![], self.writers, self.now());
-        let plan = RenamePlan { parent, name, new_parent, new_name, mode, moves, domain, writers, now };
+        let moves_directory = self.lookup(from).is_some_and(|inode| inode.attr.kind == FileKind::Directory);
+        let domains = rules(self.scratch_id, self.blob_id);
+        let (source, target) = (Key::parse(from).unwrap(), Key::parse(to).unwrap());
+        let follows = moves_directory.then(|| domains.domains_below(&source, &target)).flatten();
+        let domain = if moves_directory { Some(domains.directory_domain(&target)) } else { domain };
+        let plan =
+            RenamePlan { parent, name, new_parent, new_name, mode, moves, domain, follows, writers, now };
         let intent = self.catalog.begin_rename(&plan).unwrap();
         let renamed = self.catalog.finish_rename(intent, &plan).unwrap();
         if let Some(lost) = renamed.replaced.filter(|lost| lost.nlink == 0) {

@@ -25,7 +25,21 @@ fn a_closed_file_is_taken_back_under_the_same_stage_file_and_step() {
     assert_eq!((&back.key, back.generation), (&before.key, Generation(2)));
     assert_eq!(bed.catalog.begin_write(ino, bed.scratch).unwrap(), back);
     bed.closed(Ino::ROOT, "g");
-    assert_eq!(bed.catalog.close(ino, bed.content(1), "d").unwrap(), seq);
+    let last = bed.steps().last().unwrap().seq;
+    let now = bed.catalog.close(ino, bed.content(2), "d").unwrap();
+    assert!(seq < last && last < now, "what is closed now may speak of what was closed meanwhile");
+    bed.closed(Ino::ROOT, "h");
+    let last = bed.steps().last().unwrap().seq;
+    assert!(
+        bed.catalog.close(ino, bed.content(3), "d").unwrap() > last,
+        "so may a later close of the same open"
+    );
+    bed.catalog.released(ino).unwrap();
+    bed.closed(Ino::ROOT, "i");
+    let seq = bed.catalog.step_of(ino).unwrap().unwrap();
+    bed.catalog.begin_write(ino, bed.scratch).unwrap();
+    assert_eq!(bed.catalog.close(ino, bed.content(4), "d").unwrap(), seq, "others wait for it");
+    assert_eq!(bed.steps().len(), 4);
 }
 
 #[test]

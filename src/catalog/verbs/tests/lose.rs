@@ -141,17 +141,39 @@ fn open(path: &Path) -> Catalog {
     Catalog::open(&Location::Sqlite(path.to_owned()), Arc::new(ManualClock::new(Timestamp(5)))).unwrap()
 }
 
+/// What the second version had not.
+const SECOND: &str = "DROP INDEX step_ino; DROP INDEX step_domain; ALTER TABLE step DROP COLUMN generation;
+    ALTER TABLE step DROP COLUMN renewed_at; ALTER TABLE step DROP COLUMN moved; ALTER TABLE step DROP COLUMN follows;
+    CREATE UNIQUE INDEX step_ino ON step (ino) WHERE ino <> 0; UPDATE meta SET value = 2 WHERE key = 'schema';";
+/// What the first had not either.
+const FIRST: &str = "DROP TABLE lost; UPDATE meta SET value = 1 WHERE key = 'schema'";
+
+/// Tables with their columns, and indices.
+fn shape(path: &Path) -> Vec<String> {
+    let raw = rusqlite::Connection::open(path).unwrap();
+    let sql = "SELECT m.type || ' ' || m.name || ' ' || coalesce(group_concat(c.name || ' ' || c.type), '')
+         FROM sqlite_master m LEFT JOIN pragma_table_info(m.name) c GROUP BY m.name ORDER BY 1";
+    let mut statement = raw.prepare(sql).unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
 #[test]
-fn a_catalog_of_the_first_version_learns_to_remember_losses() {
+fn catalogs_of_earlier_versions_become_like_new_ones() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("c.db");
-    let id = open(&path).id().to_owned();
-    let raw = rusqlite::Connection::open(&path).unwrap();
-    raw.execute_batch("DROP TABLE lost; UPDATE meta SET value = 1 WHERE key = 'schema'").unwrap();
-    drop(raw);
-    let catalog = open(&path);
-    assert_eq!((catalog.id(), catalog.lost_count().unwrap()), (&id[..], 0));
-    assert!(dir.path().join("c.db.v1.bak").exists());
+    let new = dir.path().join("new.db");
+    drop(open(&new));
+    for (version, undo) in [(1, [SECOND, FIRST].concat()), (2, SECOND.to_owned())] {
+        let path = dir.path().join(format!("{version}.db"));
+        let catalog = open(&path);
+        let id = catalog.id().to_owned();
+        drop(catalog);
+        rusqlite::Connection::open(&path).unwrap().execute_batch(&undo).unwrap();
+        let catalog = open(&path);
+        assert_eq!((catalog.id(), catalog.lost_count().unwrap()), (&id[..], 0));
+        drop(catalog);
+        assert!(dir.path().join(format!("{version}.db.v{version}.bak")).exists());
+        assert_eq!(shape(&path), shape(&new));
+    }
 }
 
 #[test]

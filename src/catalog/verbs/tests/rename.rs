@@ -11,6 +11,7 @@ pub(super) fn plan(bed: &Bed, from: Name<'_>, to: Name<'_>, domain: Option<&str>
         new_name: to.1.into(),
         mode: RenameMode::Replace,
         moves: Vec::new(),
+        follows: None,
         domain: domain.map(str::to_owned),
         writers: Writers::Maybe,
         now: bed.tick(),

@@ -79,21 +79,32 @@ fn a_refused_verb_changes_nothing() {
 #[test]
 fn the_backlog_tells_what_each_domain_waits_for() {
     let bed = Bed::new();
+    let is_held = |path: &Key| path.as_bytes().ends_with(b".tmp");
     bed.closed(Ino::ROOT, "ready");
+    let again = bed.closed(Ino::ROOT, "written again");
+    bed.closed(Ino::ROOT, "ready too");
+    bed.closed(Ino::ROOT, "held.tmp");
     let blocked = bed.closed(Ino::ROOT, "blocked");
-    let open = bed.closed(Ino::ROOT, "open");
     bed.closed(Ino::ROOT, "after");
-    bed.catalog.begin_write(open, bed.scratch).unwrap();
+    bed.catalog.begin_write(again, bed.scratch).unwrap();
     bed.catalog.fail_step(bed.catalog.step_of(blocked).unwrap().unwrap(), "no", Timestamp(0), true).unwrap();
-    let found = bed.catalog.backlog(Duration::ZERO).unwrap();
+    let found = bed.catalog.backlog(Duration::ZERO, &is_held).unwrap();
     let seen: Vec<_> = found.iter().map(|part| (part.waiting, part.steps, part.files, part.bytes)).collect();
-    let kinds = [Waiting::ForMover, Waiting::Behind, Waiting::ForClose, Waiting::ForPerson];
-    assert_eq!(seen, kinds.map(|waiting| (waiting, 1, 1, 10)));
+    assert_eq!(
+        seen,
+        [
+            (Waiting::ForMover, 2, 2, 20),
+            (Waiting::Behind, 1, 1, 10),
+            (Waiting::ForName, 1, 1, 10),
+            (Waiting::ForClose, 1, 1, 10),
+            (Waiting::ForPerson, 1, 1, 10),
+        ]
+    );
     assert!(found.iter().all(|part| part.oldest.is_some_and(|oldest| oldest <= bed.now())));
     // What may be old is not added up again, what must be new is.
     bed.closed(Ino::ROOT, "more");
-    assert_eq!(bed.catalog.backlog(Duration::from_secs(3600)).unwrap(), found);
-    let now = bed.catalog.backlog(Duration::ZERO).unwrap();
+    assert_eq!(bed.catalog.backlog(Duration::from_secs(3600), &is_held).unwrap(), found);
+    let now = bed.catalog.backlog(Duration::ZERO, &is_held).unwrap();
     assert_eq!((now[1].waiting, now[1].steps), (Waiting::Behind, 2));
 }
 

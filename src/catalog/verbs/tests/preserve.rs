@@ -1,0 +1,89 @@
+use super::*;
+use crate::catalog::copied_name;
+
+/// Two closed files, the first of which is followed by the second.
+fn followed() -> (Bed, Ino) {
+    let bed = Bed::new();
+    let ino = bed.closed(Ino::ROOT, "f");
+    assert!(!bed.catalog.is_followed(ino).unwrap());
+    assert_eq!(bed.catalog.begin_apart(ino, bed.scratch).unwrap(), None);
+    bed.closed(Ino::ROOT, "g");
+    assert!(bed.catalog.is_followed(ino).unwrap());
+    (bed, ino)
+}
+
+fn staged(bed: &Bed, ino: Ino) -> Vec<(Vec<u8>, Generation)> {
+    let mut rows: Vec<_> = bed.catalog.replicas(ino).unwrap();
+    rows.retain(|row| row.staged);
+    rows.sort_by_key(|row| row.generation);
+    rows.into_iter().map(|row| (row.name, row.generation)).collect()
+}
+
+fn kinds(bed: &Bed) -> Vec<StepKind> {
+    bed.steps().into_iter().map(|step| step.what).collect()
+}
+
+#[test]
+fn a_closed_generation_keeps_its_place_when_the_file_is_written_anew() {
+    let (bed, ino) = followed();
+    let g = bed.lookup(Ino::ROOT, "g").unwrap();
+    let next = bed.catalog.begin_apart(ino, bed.scratch).unwrap().unwrap();
+    assert_eq!((next.generation, &next.name), (Generation(2), &stage_name(ino, Generation(2))));
+    let names = [1, 2].map(|number| (stage_name(ino, Generation(number)), Generation(number)));
+    assert_eq!(staged(&bed, ino), names);
+    let preserved = StepKind::Preserved(ino, Generation(1));
+    assert_eq!(kinds(&bed), [preserved.clone(), StepKind::Reconcile(g)]);
+    bed.catalog.close(ino, bed.content(5), "d").unwrap();
+    bed.catalog.released(ino).unwrap();
+    assert_eq!(kinds(&bed), [preserved, StepKind::Reconcile(g), StepKind::Reconcile(ino)]);
+    assert!(bed.catalog.check().unwrap().is_empty());
+    let done = bed.catalog.preserved_done(ino, Generation(1)).unwrap().unwrap();
+    assert_eq!(done.name, names[0].0);
+    assert_eq!(kinds(&bed), [StepKind::Reconcile(g), StepKind::Reconcile(ino)]);
+    assert_eq!(bed.catalog.preserved_done(ino, Generation(1)).unwrap(), None);
+    assert_eq!(bed.catalog.inode(ino).unwrap().state, WriteState::Closed);
+}
+
+#[test]
+fn an_open_stage_file_goes_on_and_a_copy_stays_closed() {
+    let (bed, ino) = followed();
+    let copy = bed.catalog.begin_over_copy(ino).unwrap().unwrap();
+    assert_eq!((copy.generation, &copy.name), (Generation(1), &copied_name(ino, Generation(1))));
+    let rows = [(copy.name, Generation(1)), (stage_name(ino, Generation(1)), Generation(2))];
+    assert_eq!(staged(&bed, ino), rows);
+    assert_eq!(bed.catalog.inode(ino).unwrap().state, WriteState::Writing);
+}
+
+#[test]
+fn a_write_that_changed_nothing_gives_the_preserved_generation_its_step_back() {
+    let (bed, ino) = followed();
+    let before = bed.steps();
+    bed.catalog.begin_apart(ino, bed.scratch).unwrap().unwrap();
+    let dropped = bed.catalog.revert_write(ino).unwrap().unwrap();
+    assert_eq!(dropped.generation, Generation(2));
+    let inode = bed.catalog.inode(ino).unwrap();
+    assert_eq!((inode.generation, inode.state), (Generation(1), WriteState::Closed));
+    assert_eq!(bed.steps(), before);
+}
+
+#[test]
+fn a_rename_meanwhile_gives_it_a_new_place() {
+    let (bed, ino) = followed();
+    let g = bed.lookup(Ino::ROOT, "g").unwrap();
+    bed.catalog.begin_apart(ino, bed.scratch).unwrap().unwrap();
+    rename::run(&bed, &rename::plan(&bed, (Ino::ROOT, "f"), (Ino::ROOT, "h"), Some("d"))).unwrap();
+    bed.catalog.revert_write(ino).unwrap().unwrap();
+    assert_eq!(kinds(&bed), [StepKind::Reconcile(g), StepKind::Reconcile(ino)]);
+    assert!(bed.steps()[1].moved);
+    bed.catalog.finish_step(bed.steps()[1].seq).unwrap();
+    assert_eq!(bed.steps().len(), 2, "it stands for a close now");
+}
+
+#[test]
+fn a_deleted_file_leaves_no_step() {
+    let (bed, ino) = followed();
+    bed.catalog.begin_apart(ino, bed.scratch).unwrap().unwrap();
+    bed.catalog.unlink(Ino::ROOT, b"f", &[], "d", bed.tick()).unwrap();
+    assert_eq!(bed.steps().len(), 1);
+    assert_eq!(bed.catalog.drop_orphan(ino).unwrap().len(), 2);
+}
