@@ -240,6 +240,9 @@ pub struct RenamePlan {
     /// [`Rules::domains_below`]: crate::policy::placement::Rules::domains_below
     #[serde(default)]
     pub follows: Option<String>,
+    /// What is replaced may be closed and not at home, on this tier, while something that was closed after it waits: it is shown there in its turn.
+    #[serde(default)]
+    pub preserve: Option<TierId>,
     /// Who may go on writing to the native files of what is replaced.
     #[serde(default)]
     pub writers: Writers,
@@ -301,6 +304,17 @@ pub enum StepKind {
     Reconcile(Ino),
     /// Commit this generation of a file, which has newer ones since.
     Preserved(Ino, Generation),
+    /// Commit this generation of a file that lost its name to another, before that comes.
+    Replaced {
+        /// The file.
+        ino: Ino,
+        /// Its last generation, or one before.
+        generation: Generation,
+        /// In which directory of a tier it belonged.
+        place: PlaceId,
+        /// Under which name.
+        name: Vec<u8>,
+    },
     /// Delete a doomed key.
     Delete {
         /// In which directory of a tier.
@@ -315,7 +329,7 @@ impl StepKind {
     #[must_use]
     pub fn ino(&self) -> Option<Ino> {
         match self {
-            Self::Reconcile(ino) | Self::Preserved(ino, _) => Some(*ino),
+            Self::Reconcile(ino) | Self::Preserved(ino, _) | Self::Replaced { ino, .. } => Some(*ino),
             Self::Delete { .. } => None,
         }
     }

@@ -69,7 +69,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "SELECT s.seq, s.ino FROM step s WHERE s.ino <> 0
-         AND NOT EXISTS (SELECT 1 FROM inode i WHERE i.ino = s.ino AND i.nlink > 0)",
+         AND NOT EXISTS (SELECT 1 FROM inode i WHERE i.ino = s.ino AND (i.nlink > 0 OR s.kind = 4))",
         "a step for an inode that is gone (step, inode)",
     ),
     (

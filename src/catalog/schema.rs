@@ -64,6 +64,8 @@ pub(super) const RECONCILE: i64 = 1;
 pub(super) const DELETE: i64 = 2;
 /// `step.kind` of a step for a generation that newer ones followed before its turn; `step.generation` says which.
 pub(super) const PRESERVED: i64 = 3;
+/// The same where the file lost its name to another: `step.place` and `step.name` say under which key.
+pub(super) const REPLACED: i64 = 4;
 
 const CREATE: &str = concat!(
     "

@@ -270,11 +270,13 @@ impl Scope {
         }
         match &step.what {
             StepKind::Reconcile(ino) | StepKind::Preserved(ino, _) => self.covers_inode(context, *ino),
-            StepKind::Delete { place, name } => match found(context.catalog.place(*place))? {
-                // A key of which nobody can say where it was.
-                None => Ok(true),
-                Some(place) => self.covers_key(context, &place, name),
-            },
+            StepKind::Delete { place, name } | StepKind::Replaced { place, name, .. } => {
+                match found(context.catalog.place(*place))? {
+                    // A key of which nobody can say where it was.
+                    None => Ok(true),
+                    Some(place) => self.covers_key(context, &place, name),
+                }
+            }
         }
     }
 

@@ -12,6 +12,7 @@ mod prefix;
 mod preserved;
 mod reconcile;
 mod relocate;
+mod replaced;
 pub(crate) mod subject;
 pub(crate) mod tidy;
 mod upload;
@@ -19,7 +20,7 @@ mod upload;
 pub(crate) use brief::{brief, is_held};
 pub(crate) use commit::{resident, resolve};
 
-use crate::catalog::{Step, StepKind};
+use crate::catalog::{PlaceId, Step, StepKind};
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::queue::{Item, Verdict, backoff, later};
@@ -123,6 +124,9 @@ async fn run_step(context: &Arc<Context>, item: &Item) -> Ended {
     let result = match &step.what {
         StepKind::Reconcile(ino) => reconcile::run(context, &step, *ino).await,
         StepKind::Preserved(ino, generation) => preserved::run(context, &step, *ino, *generation).await,
+        StepKind::Replaced { ino, generation, place, name } => {
+            replaced::run(context, &step, (*ino, *generation), (*place, name)).await
+        }
         StepKind::Delete { place, name } => delete::run(context, &step, *place, name).await,
     };
     match result {
@@ -209,11 +213,17 @@ fn about(context: &Context, step: &Step) -> String {
         StepKind::Reconcile(ino) | StepKind::Preserved(ino, _) => {
             context.catalog.path(*ino).ok().flatten().map(|path| path.to_string())
         }
-        StepKind::Delete { place, name } => context
-            .catalog
-            .place(*place)
-            .ok()
-            .map(|place| format!("delete of {}/{}", place.key, String::from_utf8_lossy(name))),
+        StepKind::Delete { place, name } => {
+            key_of(context, *place, name).map(|key| format!("delete of {key}"))
+        }
+        StepKind::Replaced { place, name, .. } => {
+            key_of(context, *place, name).map(|key| format!("{key} as it was"))
+        }
     };
     known.unwrap_or_else(|| format!("step {}", step.seq.0))
+}
+
+fn key_of(context: &Context, place: PlaceId, name: &[u8]) -> Option<String> {
+    let place = context.catalog.place(place).ok()?;
+    Some(format!("{}/{}", place.key, String::from_utf8_lossy(name)))
 }

@@ -1,6 +1,6 @@
 //! What still has to reach home, a step at a time: for people who ask, and to have a failed one tried again.
 
-use crate::catalog::{Step, StepKind, WriteState};
+use crate::catalog::{PlaceId, Step, StepKind, WriteState};
 use crate::error::Result;
 use crate::mover::context::Context;
 use crate::mover::flush::{Named, Scope, each_step, found};
@@ -87,11 +87,15 @@ pub(crate) fn page(context: &Context, after: Seq, limit: usize) -> Result<(Vec<Q
 /// None if it is gone meanwhile.
 fn describe(context: &Context, step: Step, running: &HashSet<Seq>, now: Timestamp) -> Result<Option<Queued>> {
     let subject = match &step.what {
-        StepKind::Delete { place, name } => match found(context.catalog.place(*place))? {
+        StepKind::Delete { place, name } => match key(context, *place, name)? {
             None => return Ok(None),
-            Some(place) => {
-                let dir = place.ino.map(|dir| context.catalog.path(dir)).transpose()?.flatten();
-                Subject::of(What::Delete, dir.unwrap_or(place.key).join(name)?)
+            Some(path) => Subject::of(What::Delete, path),
+        },
+        StepKind::Replaced { ino, place, name, .. } => match key(context, *place, name)? {
+            None => return Ok(None),
+            Some(path) => {
+                let bytes = found(context.catalog.inode(*ino))?.map_or(0, |inode| inode.attr.size);
+                Subject { bytes, ..Subject::of(What::Write, path) }
             }
         },
         StepKind::Reconcile(ino) => match inode(context, *ino)? {
@@ -127,6 +131,13 @@ fn describe(context: &Context, step: Step, running: &HashSet<Seq>, now: Timestam
         stand,
         error: step.error,
     }))
+}
+
+/// What a key at home is called in the mount; the key itself where its directory is gone.
+fn key(context: &Context, place: PlaceId, name: &[u8]) -> Result<Option<Key>> {
+    let Some(place) = found(context.catalog.place(place))? else { return Ok(None) };
+    let dir = place.ino.map(|dir| context.catalog.path(dir)).transpose()?.flatten();
+    Ok(Some(dir.unwrap_or(place.key).join(name)?))
 }
 
 struct Subject {

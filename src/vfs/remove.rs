@@ -4,6 +4,7 @@ use super::place::RESERVED;
 use super::{Caller, Vfs};
 use crate::catalog::{Inode, Place, Unlinked};
 use crate::error::{Error, Kind, Result};
+use crate::policy::placement::Order;
 use crate::types::{FileKind, Ino, Key, TierId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +26,13 @@ impl Vfs {
         let gone = self.unlink_native(&inode, parent, name)?;
         crate::failpoint::pass("native_file_unlinked");
         let domain = self.parts.rules.domain(&path);
-        let unlinked = self.catalog().unlink(parent, name, &gone, &domain, self.now())?;
+        let rule = self.rule(&path);
+        let is_ordered = rule.order != Order::None && !self.parts.rules.is_held(&path);
+        let unlinked = if gone.is_empty() && is_ordered && self.resident(rule.home).is_none() {
+            self.catalog().unlink_in_turn(parent, name, rule.home, rule.settle, &domain, self.now())?
+        } else {
+            self.catalog().unlink(parent, name, &gone, &domain, self.now())?
+        };
         self.lost_its_name(&unlinked);
         self.keep_emptied(parent);
         Ok(())

@@ -8,6 +8,7 @@ use super::{Caller, Vfs};
 use crate::catalog::{Inode, MoveEffect, NativeMove, RenamePlan, Writers, stage_name};
 use crate::data::lease::no_writers;
 use crate::error::{Kind, Result};
+use crate::policy::placement::Order;
 use crate::tier::{Access, RenameMode, Resident};
 use crate::types::{FileKind, Ino, Key, TierId};
 use std::collections::BTreeSet;
@@ -200,12 +201,25 @@ impl Vfs {
                 FileKind::Directory => self.parts.rules.domains_below(&from.path, &to.path),
                 _ => None,
             },
+            preserve: match target.filter(|_| mode == RenameMode::Replace) {
+                Some(replaced) => self.home_of_replaced(replaced, &to.path)?,
+                None => None,
+            },
             writers: match target.filter(|_| mode == RenameMode::Replace && !native) {
                 Some(replaced) => self.writers_of_replaced(replaced)?,
                 None => Writers::Maybe,
             },
             now: self.now(),
         })
+    }
+
+    /// Where `replaced` has to be shown before what replaces it, because something that was closed in between may speak of it.
+    fn home_of_replaced(&self, replaced: &Inode, path: &Key) -> Result<Option<TierId>> {
+        let rule = self.rule(path);
+        let is_ordered = rule.order != Order::None && !self.parts.rules.is_held(path);
+        let is_remote = replaced.attr.kind == FileKind::Regular && self.resident(rule.home).is_none();
+        let is_needed = is_ordered && is_remote && self.catalog().is_followed(replaced.attr.ino)?;
+        Ok(is_needed.then_some(rule.home))
     }
 
     /// Who may go on writing to the native files of `replaced`, which stay until the mover brings what replaces them; their rows

@@ -1,7 +1,7 @@
 //! `step` rows: what the mover still has to do.
 
 use super::{Counter, Tx};
-use crate::catalog::schema::{DELETE, PRESERVED, RECONCILE};
+use crate::catalog::schema::{DELETE, PRESERVED, RECONCILE, REPLACED};
 use crate::catalog::{PlaceId, Step, StepKind};
 use crate::error::Result;
 use crate::types::{Generation, Ino, Seq, Timestamp};
@@ -34,9 +34,11 @@ macro_rules! columns {
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Step> {
     let ino = Ino(row.get::<_, i64>(2)?.cast_unsigned());
+    let generation = Generation(row.get::<_, i64>(11)?.cast_unsigned());
     let what = match row.get::<_, i64>(1)? {
         RECONCILE => StepKind::Reconcile(ino),
-        PRESERVED => StepKind::Preserved(ino, Generation(row.get::<_, i64>(11)?.cast_unsigned())),
+        PRESERVED => StepKind::Preserved(ino, generation),
+        REPLACED => StepKind::Replaced { ino, generation, place: PlaceId(row.get(3)?), name: row.get(4)? },
         _ => StepKind::Delete { place: PlaceId(row.get(3)?), name: row.get(4)? },
     };
     Ok(Step {
@@ -74,6 +76,7 @@ pub(in crate::catalog) struct ReconcileStep {
     pub content: bool,
     pub domain: String,
     pub queued_at: Timestamp,
+    pub renewed_at: Timestamp,
 }
 
 impl Tx<'_> {
@@ -88,7 +91,7 @@ impl Tx<'_> {
     /// The step for the newest state of the inode.
     pub(in crate::catalog) fn reconcile_step(&self, ino: Ino) -> Result<Option<ReconcileStep>> {
         self.first(
-            "SELECT seq, content, domain, queued_at FROM step WHERE ino = ?1 AND ino <> 0 AND generation = 0",
+            "SELECT seq, content, domain, queued_at, renewed_at FROM step WHERE ino = ?1 AND ino <> 0 AND generation = 0",
             [ino.0.cast_signed()],
             |row| {
                 Ok(ReconcileStep {
@@ -96,6 +99,7 @@ impl Tx<'_> {
                     content: row.get(1)?,
                     domain: row.get(2)?,
                     queued_at: Timestamp(row.get(3)?),
+                    renewed_at: Timestamp(row.get(4)?),
                 })
             },
         )
@@ -200,6 +204,36 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// What is closed of a file that loses its last name goes under this key in its turn, for what comes after it may speak of it.
+    pub(in crate::catalog) fn keep_replaced(&self, ino: Ino, place: i64, name: &[u8]) -> Result<()> {
+        self.execute(
+            "UPDATE step SET kind = ?2, place = ?3, name = ?4 WHERE ino = ?1 AND generation <> 0",
+            params![ino.0.cast_signed(), REPLACED, place, name],
+        )?;
+        Ok(())
+    }
+
+    /// Whether generations of a file have turns of their own.
+    pub(in crate::catalog) fn has_preserved(&self, ino: Ino) -> Result<bool> {
+        self.exists(
+            "SELECT 1 FROM step WHERE ino = ?1 AND ino <> 0 AND generation <> 0",
+            [ino.0.cast_signed()],
+        )
+    }
+
+    /// Whether generations of a file without names still have their turn to come.
+    pub(in crate::catalog) fn is_kept(&self, ino: Ino) -> Result<bool> {
+        self.exists("SELECT 1 FROM step WHERE ino = ?1 AND kind = ?2", params![ino.0.cast_signed(), REPLACED])
+    }
+
+    /// Whether another generation is to be committed under the key first.
+    pub(in crate::catalog) fn has_replaced(&self, place: i64, name: &[u8]) -> Result<bool> {
+        self.exists(
+            "SELECT 1 FROM step WHERE place = ?1 AND name = ?2 AND kind = ?3",
+            params![place, name, REPLACED],
+        )
+    }
+
     /// Place in the order of the step for a preserved generation.
     pub(in crate::catalog) fn preserved_step(&self, ino: Ino, generation: Generation) -> Result<Option<Seq>> {
         self.first(
@@ -233,7 +267,10 @@ impl Tx<'_> {
     }
 
     pub(in crate::catalog) fn drop_reconcile(&self, ino: Ino) -> Result<()> {
-        self.execute("DELETE FROM step WHERE ino = ?1 AND ino <> 0", [ino.0.cast_signed()])?;
+        self.execute(
+            "DELETE FROM step WHERE ino = ?1 AND ino <> 0 AND kind <> ?2",
+            params![ino.0.cast_signed(), REPLACED],
+        )?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What still has to reach home, added up by order domain.
 
 use super::Catalog;
-use crate::catalog::schema::PRESERVED;
+use crate::catalog::schema::RECONCILE;
 use crate::catalog::tables::Tx;
 use crate::catalog::{Backlog, Waiting, WriteState};
 use crate::error::Result;
@@ -83,11 +83,11 @@ impl Adding<'_> {
     /// Adds up a portion of the steps; answers where to go on.
     fn add_some(&mut self, tx: &Tx<'_>, after: i64) -> Result<Option<i64>> {
         let rows = tx.all(
-            "SELECT s.seq, s.domain, s.blocked, s.queued_at, CASE s.kind WHEN ?3 THEN ?4 ELSE i.state END, i.size,
+            "SELECT s.seq, s.domain, s.blocked, s.queued_at, CASE s.kind WHEN ?3 THEN i.state ELSE ?4 END, i.size,
              (SELECT parent FROM dentry WHERE ino = s.ino LIMIT 1), (SELECT name FROM dentry WHERE ino = s.ino LIMIT 1)
-             FROM step s LEFT JOIN inode i ON s.ino <> 0 AND i.ino = s.ino AND (i.state <> 0 OR s.kind = ?3)
+             FROM step s LEFT JOIN inode i ON s.ino <> 0 AND i.ino = s.ino AND (i.state <> 0 OR s.kind <> ?3)
              WHERE s.seq > ?1 ORDER BY s.seq LIMIT ?2",
-            params![after, ADDED_AT_ONCE, PRESERVED, WriteState::Closed as i64],
+            params![after, ADDED_AT_ONCE, RECONCILE, WriteState::Closed as i64],
             read,
         )?;
         let whole = i64::try_from(rows.len()) == Ok(ADDED_AT_ONCE);

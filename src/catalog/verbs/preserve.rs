@@ -2,10 +2,13 @@
 //! their own, and their step keeps its place, so that what was closed after them is never visible before them.
 
 use super::{Catalog, stage_name};
+use crate::catalog::schema::{PRESERVED, RECONCILE};
 use crate::catalog::tables::{ReplicaRow, Tx};
-use crate::catalog::{Inode, Replica, WriteState};
-use crate::error::Result;
-use crate::types::{Generation, Ino, TierId};
+use crate::catalog::{Inode, PlaceId, RenamePlan, Replica, WriteState};
+use crate::error::{Kind, Result};
+use crate::types::{Generation, Ino, Seq, TierId, Timestamp};
+use rusqlite::params;
+use std::time::Duration;
 
 /// End of the name of a stage file that holds a copy of what another stage file held when it was closed.
 const COPIED: &[u8] = b".closed";
@@ -46,6 +49,33 @@ impl Catalog {
         })
     }
 
+    /// FULL: a commit of a generation whose file lost the name starts. False, and nothing is written down, if the key is nobody's any more, or
+    /// has something of whoever has the name now.
+    pub fn begin_replaced(&self, place: PlaceId, name: &[u8], write_id: &str) -> Result<bool> {
+        self.engine.durable(|tx| {
+            let Some(mut row) = tx.free_for_replaced(place.0, name)? else { return Ok(false) };
+            row.write_id = Some(write_id.to_owned());
+            tx.put_replica(&row)?;
+            Ok(true)
+        })
+    }
+
+    /// Whether anything that is still there was closed after this step in its domain: else nobody can miss what it would show.
+    pub fn is_awaited(&self, seq: Seq) -> Result<bool> {
+        self.engine.read(|tx| {
+            tx.exists(
+                "SELECT 1 FROM step s JOIN step t ON t.domain = s.domain AND t.seq > s.seq AND t.kind IN (?2, ?3)
+                 WHERE s.seq = ?1",
+                params![seq.0.cast_signed(), RECONCILE, PRESERVED],
+            )
+        })
+    }
+
+    /// Whether a generation of a file that lost its name is to be committed under the key before what has the name now.
+    pub fn has_replaced(&self, place: PlaceId, name: &[u8]) -> Result<bool> {
+        self.engine.read(|tx| tx.has_replaced(place.0, name))
+    }
+
     /// The preserved generation is at home, or nobody needs it any more: its step and its row go (FULL before the answer); answers the row, whose
     /// file may be removed. None if the generation is the newest again.
     pub fn preserved_done(&self, ino: Ino, generation: Generation) -> Result<Option<Replica>> {
@@ -75,6 +105,79 @@ impl Tx<'_> {
             return Ok(None);
         }
         Ok(self.staged(&inode, |_| true)?.map(|row| (inode, row, step.seq)))
+    }
+
+    /// The file that loses its last name by the rename keeps its turn at home, if the plan says that it may be needed.
+    pub(super) fn preserve_replaced(&self, plan: &RenamePlan, there: &Inode) -> Result<()> {
+        let (Some(tier), 1) = (plan.preserve, there.attr.nlink) else { return Ok(()) };
+        self.keep_turns(there.attr.ino, plan.new_parent, &plan.new_name, tier).map(drop)
+    }
+
+    /// All closed generations of a file that others wait for are shown in their turn under the key that the name has now; answers in which place that is, if
+    /// there are any.
+    fn keep_turns(&self, ino: Ino, parent: Ino, name: &[u8], home: TierId) -> Result<Option<i64>> {
+        let newest = self.followed(ino)?;
+        if newest.is_none() && !self.has_preserved(ino)? {
+            return Ok(None);
+        }
+        let Some(place) = self.place_for(parent, home)? else { return Ok(None) };
+        if let Some((inode, _, seq)) = newest {
+            self.preserve_step(seq, inode.generation.0)?;
+        }
+        self.keep_replaced(ino, place, name)?;
+        Ok(Some(place))
+    }
+
+    /// The row of a key for what had it before: nothing that came later is there, and whoever has it now, or its delete, goes over it.
+    fn free_for_replaced(&self, place: i64, name: &[u8]) -> Result<Option<ReplicaRow>> {
+        let place = self.place_row(place)?;
+        let row = self.replica(place.id, name)?;
+        if let Some(doomed) = row.as_ref().filter(|row| row.ino == 0) {
+            let is_free = doomed.write_id.is_none() && self.has_delete(place.id, name)?;
+            return Ok(row.filter(|_| is_free));
+        }
+        let Some(dir) = place.owner() else { return Ok(None) };
+        let Some(heir) = self.dentry(dir, name)? else { return Ok(None) };
+        let row = row.unwrap_or_else(|| ReplicaRow::new(place.id, name, heir.0));
+        let is_native = self.native(dir, place.tier)? == Some(place.id);
+        let is_free = is_native && row.ino == heir.0 && row.generation == 0 && row.write_id.is_none();
+        Ok(is_free.then_some(row))
+    }
+
+    /// The native place of a directory, made if there is none; none while another directory has it.
+    fn place_for(&self, dir: Ino, tier: TierId) -> Result<Option<i64>> {
+        match self.ensure_native(dir, tier.0) {
+            Err(error) if error.kind() == Kind::Busy => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// A file that is deleted keeps its turn, if it may be needed; answers in which place it is to be deleted then.
+    pub(super) fn keep_deleted(
+        &self,
+        inode: &Inode,
+        parent: Ino,
+        name: &[u8],
+        home: TierId,
+        settle: Duration,
+    ) -> Result<Option<i64>> {
+        let ino = inode.attr.ino;
+        let step = self.reconcile_step(ino)?.filter(|step| step.content);
+        let closed_at = step.map_or(Timestamp(0), |step| step.renewed_at);
+        let settled_at = closed_at.0.saturating_add(i64::try_from(settle.as_nanos()).unwrap_or(i64::MAX));
+        if inode.attr.nlink > 1 || settled_at > self.now().0 {
+            return Ok(None);
+        }
+        self.keep_turns(ino, parent, name, home)
+    }
+
+    /// The key is deleted behind everything queued so far, though nothing lies there yet.
+    pub(super) fn delete_later(&self, place: i64, name: &[u8], domain: &str) -> Result<()> {
+        if self.replica(place, name)?.is_none_or(|row| row.ino == 0) && !self.has_delete(place, name)? {
+            self.bury(place, name)?;
+            self.queue_delete(place, name, domain)?;
+        }
+        Ok(())
     }
 
     /// The next generation is open for writing.

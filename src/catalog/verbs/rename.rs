@@ -188,6 +188,7 @@ impl Tx<'_> {
     fn replace(&self, plan: &RenamePlan, moved: &Inode, there: &mut Inode) -> Result<bool> {
         let domain = plan.domain.as_deref().unwrap_or("");
         if there.attr.kind != FileKind::Directory {
+            self.preserve_replaced(plan, there)?;
             let heir = Some((moved.attr.ino, plan.writers));
             let leave = Leave {
                 parent: plan.new_parent,

@@ -2,7 +2,7 @@
 
 use super::Catalog;
 use crate::catalog::Step;
-use crate::catalog::schema::RECONCILE;
+use crate::catalog::schema::{PRESERVED, RECONCILE, REPLACED};
 use crate::catalog::tables::{Order, Why};
 use crate::error::Result;
 use crate::types::{Ino, Seq, Timestamp};
@@ -28,9 +28,16 @@ impl Catalog {
     }
 
     /// The step is done. Only if it is still the same (seq unchanged). It stays, to be run once more, if its inode was queued again since the
-    /// step was made or last finished, or if it stands for a close and the content is still not clean.
+    /// step was made or last finished, or if it stands for a close and the content is still not clean. A step that became one for a generation
+    /// of its own stays too.
     pub fn finish_step(&self, seq: Seq) -> Result<()> {
         self.engine.write(|tx| {
+            if tx.exists(
+                "SELECT 1 FROM step WHERE seq = ?1 AND kind IN (?2, ?3)",
+                params![seq.0.cast_signed(), PRESERVED, REPLACED],
+            )? {
+                return Ok(());
+            }
             let again = tx.execute(
                 "UPDATE step SET again = 0, attempts = 0, not_before = 0, error = NULL WHERE seq = ?1 AND again = 1",
                 [seq.0.cast_signed()],

@@ -7,6 +7,7 @@ use crate::catalog::tables::{InodeFilter, Tx};
 use crate::catalog::{Inode, Replica, Unlinked};
 use crate::error::{Error, Kind, Result};
 use crate::types::{FileKind, Ino, TierId, Timestamp};
+use std::time::Duration;
 
 impl Catalog {
     /// Takes a name away (not a directory's). `gone`: tiers on which its native file was already unlinked (tombstones stay);
@@ -22,14 +23,32 @@ impl Catalog {
         now: Timestamp,
     ) -> Result<Unlinked> {
         self.engine.apply(Basis::told(!gone.is_empty()), |tx| {
-            let mut inode = tx.named(parent, name)?;
-            if inode.attr.kind == FileKind::Directory {
-                return Err(Error::new(Kind::IsDirectory, "the name is a directory's"));
+            let mut inode = tx.unlinkable(parent, name)?;
+            let leave = Leave { parent, name, gone, heir: None, domain, now };
+            tx.take_name(&mut inode, &leave)
+        })
+    }
+
+    /// The same for a file whose home, `home`, is not files of this machine. If it is closed, has settled and is not at home, and something
+    /// that was closed after it waits, it is shown there in its turn before it is deleted.
+    pub fn unlink_in_turn(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        home: TierId,
+        settle: Duration,
+        domain: &str,
+        now: Timestamp,
+    ) -> Result<Unlinked> {
+        self.engine.write(|tx| {
+            let mut inode = tx.unlinkable(parent, name)?;
+            let kept = tx.keep_deleted(&inode, parent, name, home, settle)?;
+            let leave = Leave { parent, name, gone: &[], heir: None, domain, now };
+            let unlinked = tx.take_name(&mut inode, &leave)?;
+            if let Some(place) = kept {
+                tx.delete_later(place, name, domain)?;
             }
-            tx.delete_dentry(parent, name)?;
-            tx.leave_name(&mut inode, &Leave { parent, name, gone, heir: None, domain, now })?;
-            tx.touch_directory(parent, 0, now)?;
-            Ok(Unlinked { ino: inode.attr.ino, nlink: inode.attr.nlink })
+            Ok(unlinked)
         })
     }
 
@@ -58,6 +77,7 @@ impl Catalog {
     }
 
     /// Forgets an inode without names, its xattrs and staged rows; answers the staged keys whose files may be removed. `Busy` if it has a name.
+    /// As long as what it was has its turn at home to come, nothing is forgotten.
     pub fn drop_orphan(&self, ino: Ino) -> Result<Vec<Replica>> {
         let staged = self.engine.relaxed(|tx| {
             let inode = tx.inode(ino)?;
@@ -65,6 +85,9 @@ impl Catalog {
                 return Err(Error::new(Kind::Busy, format!("inode {ino} still has a name")));
             }
             let mut staged = Vec::new();
+            if tx.is_kept(ino)? {
+                return Ok(staged);
+            }
             for row in tx.replicas_of(ino)? {
                 if tx.is_stage(row.place)? {
                     tx.delete_replica(row.place, &row.name)?;
@@ -92,6 +115,22 @@ impl Catalog {
 }
 
 impl Tx<'_> {
+    /// What is no directory.
+    fn unlinkable(&self, parent: Ino, name: &[u8]) -> Result<Inode> {
+        let inode = self.named(parent, name)?;
+        if inode.attr.kind == FileKind::Directory {
+            return Err(Error::new(Kind::IsDirectory, "the name is a directory's"));
+        }
+        Ok(inode)
+    }
+
+    fn take_name(&self, inode: &mut Inode, leave: &Leave<'_>) -> Result<Unlinked> {
+        self.delete_dentry(leave.parent, leave.name)?;
+        self.leave_name(inode, leave)?;
+        self.touch_directory(leave.parent, 0, leave.now)?;
+        Ok(Unlinked { ino: inode.attr.ino, nlink: inode.attr.nlink })
+    }
+
     /// An empty directory.
     pub(super) fn is_removable(&self, inode: &Inode) -> Result<()> {
         if inode.attr.kind != FileKind::Directory {

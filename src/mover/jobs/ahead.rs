@@ -52,6 +52,9 @@ async fn send(context: &Arc<Context>, seq: Seq) -> Flow<()> {
         return Ok(());
     }
     let target = name.target(context, &step.domain).await?;
+    if context.catalog.has_replaced(target.place.id, &target.name)? {
+        return Ok(());
+    }
     let source = subject.sources(context, target.place.tier).into_iter().find(|source| source.staged);
     let Some(source) = source.filter(|_| target.tier.resident().is_none()) else { return Ok(()) };
     let sealed = Arc::new(upload::seal(context, &source).await?);

@@ -94,7 +94,8 @@ impl About {
 
     /// Whether nothing is at home that the step replaces, moves or takes away.
     fn is_new(&self, context: &Context, step: &Step) -> Result<bool> {
-        let Some(inode) = self.inode.as_ref().filter(|_| !step.moved) else { return Ok(false) };
+        let moves = step.moved || matches!(step.what, StepKind::Replaced { .. });
+        let Some(inode) = self.inode.as_ref().filter(|_| !moves) else { return Ok(false) };
         if inode.attr.kind == FileKind::Directory || inode.state == WriteState::Clean {
             return Ok(true);
         }
@@ -118,7 +119,7 @@ const MOST_KEYS: usize = 16;
 /// the same key keep their order too: a directory goes after what was in it.
 fn holds(context: &Context, what: &StepKind) -> Result<Holds> {
     let ino = match what {
-        StepKind::Delete { place, name } => {
+        StepKind::Delete { place, name } | StepKind::Replaced { place, name, .. } => {
             let key = match found(context.catalog.place(*place))? {
                 Some(place) => Thing::Key(place.tier, place.key.join(name)?),
                 None => return Ok(Holds::Things(Vec::new())),

@@ -77,7 +77,8 @@ pub(crate) async fn commit(
     Ok(())
 }
 
-async fn perform(
+/// Does it on the tier.
+pub(super) async fn perform(
     context: &Arc<Context>,
     inode: &Inode,
     generation: Generation,
@@ -299,7 +300,7 @@ fn looks_ours(tier: &dyn Tier, inode: &Inode, object: &Object) -> bool {
 }
 
 /// Writes down that the target holds `generation` in `version`.
-async fn record(
+pub(super) async fn record(
     context: &Arc<Context>,
     inode: &Inode,
     generation: Generation,

@@ -74,7 +74,7 @@ async fn bring(
 }
 
 /// Home has it: the row goes, then the bytes.
-async fn end(context: &Arc<Context>, ino: Ino, generation: Generation) -> Flow<()> {
+pub(super) async fn end(context: &Arc<Context>, ino: Ino, generation: Generation) -> Flow<()> {
     let done = context.blocking(move |context| {
         let Some(row) = context.catalog.preserved_done(ino, generation)? else {
             // If the write that followed it was taken back, the step is for the newest generation now.

@@ -20,14 +20,17 @@ pub(crate) async fn run(context: &Arc<Context>, step: &Step, ino: Ino) -> Flow<u
     let mut bytes = 0;
     for _ in 0..ROUNDS {
         let Some(subject) = Subject::look(context, ino)? else {
-            context.catalog.finish_step(step.seq)?;
-            return Ok(bytes);
+            return if super::finish(context, step.seq)? { Ok(bytes) } else { Err(Halt::Again) };
         };
         match round(context, step, &subject).await {
             Ok(sent) => {
                 bytes += sent;
                 if super::finish(context, step.seq)? {
                     return Ok(bytes);
+                }
+                // Written again meanwhile, it is a step for what was closed before.
+                if super::fresh(context, step.seq)?.is_some_and(|now| now.what != step.what) {
+                    return Err(Halt::Again);
                 }
             }
             Err(Halt::Again) => {}

@@ -75,12 +75,8 @@ pub(crate) async fn seal(context: &Arc<Context>, replica: &Replica) -> Flow<Seal
 
 /// Whether a staged file should be there: nobody has deleted or committed it meanwhile.
 fn is_wanted(context: &Context, replica: &Replica) -> Result<bool> {
-    let has_names = match replica.ino {
-        Some(ino) => found(context.catalog.names(ino))?.is_some_and(|names| !names.is_empty()),
-        None => false,
-    };
     let now = context.catalog.replica_at(replica.place, &replica.name)?;
-    Ok(has_names && now.is_some_and(|now| now.ino == replica.ino && now.generation == replica.generation))
+    Ok(now.is_some_and(|now| now.ino == replica.ino && now.generation == replica.generation))
 }
 
 fn lost(context: &Context, replica: &Replica, error: Error) -> Halt {

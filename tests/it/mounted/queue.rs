@@ -125,6 +125,23 @@ fn the_queue_says_of_each_step_where_it_stands() {
     assert!(listed.contains("late/settles: ") && listed.contains("; again "), "{listed}");
 }
 
+/// Under a name that is to be another soon, nothing is committed: that is said, and holds up nobody.
+#[test]
+fn a_held_name_is_listed_as_held() {
+    let (_server, tiers, mount) = rig();
+    fs::write(mount.path("soon/ckpt.tmp"), noise(1, 4000)).expect("a write");
+    fs::write(mount.path("soon/after"), "after").expect("a write");
+    wait::until("what came after it", || tiers.blob_file_names() == ["soon/after"]);
+    wait_for(&mount, "soon/ckpt.tmp", "held");
+    let listed = mount.tierfs(&["queue"]);
+    assert!(
+        listed.contains("soon/ckpt.tmp: until it has another name or is flushed, at most for 23h"),
+        "{listed}"
+    );
+    fs::rename(mount.path("soon/ckpt.tmp"), mount.path("soon/ckpt")).expect("a rename");
+    wait::until("it to be home", || tiers.blob_file_names() == ["soon/after", "soon/ckpt"]);
+}
+
 #[test]
 fn a_failed_step_is_tried_again_at_once_when_told() {
     let (server, tiers, mount) = rig();

@@ -150,6 +150,13 @@ fn nobody_waits_for_what_nobody_can_commit() {
     fs::write(mount.path("blob/after"), "after").expect("it goes on once there is room");
     mount.flush();
 
+    // Its name is to be another soon.
+    fs::write(mount.path("blob/held.tmp"), noise(5, 2 << 20)).expect("a write");
+    until_known(&mount, 2 << 20);
+    fs::write(mount.path("blob/beside"), "x").expect("it goes on");
+    fs::rename(mount.path("blob/held.tmp"), mount.path("blob/held")).expect("a rename");
+    mount.flush();
+
     server.fault(When::operation(&WRITES).name("bad"), REFUSED);
     fs::write(mount.path("blob/bad"), noise(3, 2 << 20)).expect("a write");
     let late = mount.tierfs_at(&["flush"], &["blob"]);

@@ -196,6 +196,7 @@ async fn a_native_rename_is_redone_from_its_row() {
             }],
             domain: None,
             follows: None,
+            preserve: None,
             writers: Writers::Maybe,
             now: world.clock.wall(),
         };

@@ -386,8 +386,20 @@ impl World {
         let (source, target) = (Key::parse(from).unwrap(), Key::parse(to).unwrap());
         let follows = moves_directory.then(|| domains.domains_below(&source, &target)).flatten();
         let domain = if moves_directory { Some(domains.directory_domain(&target)) } else { domain };
-        let plan =
-            RenamePlan { parent, name, new_parent, new_name, mode, moves, domain, follows, writers, now };
+        let preserve = Some(self.blob_id);
+        let plan = RenamePlan {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            mode,
+            moves,
+            domain,
+            follows,
+            preserve,
+            writers,
+            now,
+        };
         let intent = self.catalog.begin_rename(&plan).unwrap();
         let renamed = self.catalog.finish_rename(intent, &plan).unwrap();
         if let Some(lost) = renamed.replaced.filter(|lost| lost.nlink == 0) {

@@ -12,6 +12,7 @@ pub(super) fn plan(bed: &Bed, from: Name<'_>, to: Name<'_>, domain: Option<&str>
         mode: RenameMode::Replace,
         moves: Vec::new(),
         follows: None,
+        preserve: None,
         domain: domain.map(str::to_owned),
         writers: Writers::Maybe,
         now: bed.tick(),
