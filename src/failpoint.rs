@@ -36,6 +36,10 @@ pub const POINTS: &[Point] = &[
         "a write-open was not answered: the file holds what it held, under the new generation or the old",
     ),
     point(
+        "generation_copied",
+        "a write-open was not answered: what was closed is in the copy, and goes on to its home in its turn",
+    ),
+    point(
         "hot_copy_claimed",
         "a write-open was not answered: the hot copy is where it was, home is the truth",
     ),
