@@ -463,6 +463,46 @@ pub struct TierCounts {
     pub staged_files: u64,
     /// Their bytes.
     pub staged_bytes: u64,
+    /// Of the files staged here: not at home yet.
+    pub dirty_files: u64,
+    /// Their bytes.
+    pub dirty_bytes: u64,
+    /// Of the dirty files: open for writing, or never closed.
+    pub open_files: u64,
+}
+
+/// What still has to reach home in one order domain and waits for the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// The domain.
+    pub domain: String,
+    /// What it waits for.
+    pub waiting: Waiting,
+    /// Steps.
+    pub steps: u64,
+    /// Of them files with new content.
+    pub files: u64,
+    /// The bytes of that.
+    pub bytes: u64,
+    /// When the oldest of these files was closed.
+    pub oldest: Option<Timestamp>,
+    /// The last of the steps.
+    pub newest: Seq,
+}
+
+/// What a step waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waiting {
+    /// Its turn.
+    ForMover,
+    /// The same, but something earlier in its domain waits for a close or a person.
+    Behind,
+    /// Another name: nothing is committed under the one it has.
+    ForName,
+    /// A close: the file is open for writing.
+    ForClose,
+    /// A person: it is refused for good.
+    ForPerson,
 }
 
 /// A file whose newest bytes went with a tier.

@@ -17,6 +17,7 @@ pub mod options;
 pub mod path;
 pub mod paths;
 pub mod progress;
+pub mod queue;
 pub mod rebuild;
 pub mod say;
 pub mod text;
@@ -71,6 +72,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Flush(args) => flush::run(&args),
         Command::Warm(args) => warm::run(&args),
         Command::Path(args) => path::run(&args.file),
+        Command::Queue(args) => queue::run(&args),
         Command::Fsck(args) => fsck::run(&args),
         Command::Rebuild(args) => rebuild::run(&args),
         Command::Adopt(args) => adopt::run_adopt(&args),

@@ -110,6 +110,8 @@ impl Config {
             hold: rule.hold.clone(),
             hold_max: rule.hold_max,
             conflict: rule.conflict,
+            dirty_max: rule.dirty_max,
+            keep_hot: rule.keep_hot.clone(),
         });
         Rules::new(specs.collect())
             .unwrap_or_else(|(at, wrong)| unreachable!("rule {at} was checked, but {wrong}"))

@@ -26,12 +26,12 @@ pub mod streams;
 
 pub use budget::{MemoryBudget, Permit};
 pub use fill::{Fill, Phase as FillPhase};
-pub use hot::{FillStart, HotStore, Identity};
+pub use hot::{FillStart, HotStore, Identity, Worth};
 pub use meters::Meters;
 pub use owner::Owner;
 pub use reader::{Reader, Source};
 pub use sidecar::{Sidecar, SidecarState};
-pub use stage::{Elsewhere, StageStore, Staged};
+pub use stage::{Elsewhere, Life, StageStore, Staged};
 pub use streams::Streams;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 mod convert;
 mod dispatch;
 mod filesystem;
+mod interrupt;
 mod notifier;
 mod session;
 

@@ -8,7 +8,9 @@ mod fsck;
 mod lifecycle;
 mod offline;
 mod parts;
+mod queue;
 mod rebuild;
+mod stages;
 mod status;
 mod tiers;
 mod warm;
@@ -18,6 +20,7 @@ pub use fsck::{Fsck, Told, Verdict};
 pub use lifecycle::run;
 pub use offline::Offline;
 pub use rebuild::{Rebuild, Rebuilt, Replace};
+pub use stages::{ForeignStage, OwnIds, foreign_stages};
 
 use crate::catalog::{Catalog, Location};
 use crate::cli::options::MountOptions;

@@ -13,14 +13,17 @@ mod engine;
 mod flush;
 mod handle;
 mod jobs;
+mod keep;
+mod listing;
 pub mod queue;
 mod recover;
 mod status;
 mod stores;
 
 pub use context::{Invalidate, IsOpen, Lost, WhileNames, WhileUnwritten};
-pub use flush::{FlushReport, FlushScope, Progress};
+pub use flush::{FlushReport, FlushScope, Named, Progress};
 pub use handle::MoverHandle;
+pub use listing::{Queued, Stand, What};
 pub use recover::Recovered;
 pub use status::{MoverStatus, Trouble};
 pub use stores::{HotTier, Stores};

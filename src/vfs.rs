@@ -32,6 +32,7 @@ mod preserve;
 mod refresh;
 mod remove;
 mod rename;
+mod room;
 mod settle;
 mod stage;
 #[cfg(test)]
@@ -61,6 +62,7 @@ pub use handle::FileHandle;
 pub use io::ReadAnswer;
 pub use open::{Close, Opened, Released};
 pub use open_file::OpenFileId;
+pub use room::{Cause, Making, Waiter, Waiters, Wanted};
 pub use settle::Settled;
 pub use warm::Warming;
 
@@ -135,6 +137,8 @@ pub struct Parts {
     pub mode: IoMode,
     /// Size that statfs shows for a blob tier, in bytes.
     pub blob_size: u64,
+    /// How room for new bytes is made.
+    pub room: Making,
     /// Facts that `user.tierfs.*` of the root answers: control socket, and the status as JSON.
     pub facts: Arc<dyn Facts>,
 }
@@ -157,6 +161,8 @@ pub struct Vfs {
     path_epoch: AtomicU64,
     hidden: hidden::Hidden,
     next_open_file: AtomicU64,
+    /// Who waits for room.
+    room: room::Queue,
     passthrough: AtomicBool,
     /// User and group of this process: what it makes is theirs at first.
     daemon: (u32, u32),
@@ -179,6 +185,7 @@ impl Vfs {
             path_epoch: AtomicU64::new(0),
             hidden: hidden::Hidden::default(),
             next_open_file: AtomicU64::new(1),
+            room: room::Queue::default(),
             passthrough: AtomicBool::new(parts.mode == IoMode::Passthrough),
             daemon: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
             parts,

@@ -1,6 +1,8 @@
 //! The verbs. Signatures are the contract with vfs and mover; one family a file.
 
 mod attrs;
+mod backlog;
+mod below;
 mod bytes;
 mod commit;
 mod create;
@@ -43,7 +45,9 @@ use tokio::sync::Notify;
 pub struct Catalog {
     pub(super) engine: Engine,
     id: String,
+    clock: Arc<dyn Clock>,
     counted: Mutex<Option<read::Counted>>,
+    added: Mutex<Option<backlog::Added>>,
     /// Renames of directories since it was opened.
     directory_moves: AtomicU64,
 }
@@ -63,12 +67,19 @@ impl Catalog {
     /// # Errors
     /// `Invalid` if its schema is newer, `Corrupt`, `Busy` if another daemon holds it.
     pub fn open(location: &Location, clock: Arc<dyn Clock>) -> Result<Self> {
-        let engine = Engine::open(location, clock, &schema::CURRENT)?;
+        let engine = Engine::open(location, clock.clone(), &schema::CURRENT)?;
         let id = first_rows(&engine).map_err(|error| open::told(location, error))?;
         if let Location::Sqlite(path) = location {
             ids::add(path, &id)?;
         }
-        Ok(Self { engine, id, counted: Mutex::default(), directory_moves: AtomicU64::new(0) })
+        Ok(Self {
+            engine,
+            id,
+            clock,
+            counted: Mutex::default(),
+            added: Mutex::default(),
+            directory_moves: AtomicU64::new(0),
+        })
     }
 
     /// Ids of the catalogs that were at `path` before the last one, oldest first: stages of theirs may be left.
@@ -79,6 +90,14 @@ impl Catalog {
         let mut known = ids::known(path)?;
         known.pop();
         Ok(known)
+    }
+
+    /// Ids of all catalogs that were at `path`, the last one's last.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub fn known_ids(path: &Path) -> Result<Vec<String>> {
+        ids::known(path)
     }
 
     /// No stage of the catalog with this id is left.

@@ -40,6 +40,8 @@ pub enum Command {
     Warm(WarmArgs),
     /// Print where the resident copy of FILE is on its tier
     Path(PathArgs),
+    /// List what still has to reach home; try it again, or copy it out
+    Queue(QueueArgs),
     /// Compare the catalog with the tiers; exit 1 if something is wrong
     Fsck(FsckArgs),
     /// Make a new catalog from the tiers in the place of a damaged one, which is kept
@@ -204,7 +206,7 @@ pub struct FlushArgs {
     /// Wait at most this long, then exit 4; the upload goes on
     #[arg(long, value_name = "DURATION", value_parser = config::duration)]
     pub timeout: Option<Duration>,
-    /// Don't wait: exit 0 if everything is at home, else 1
+    /// Don't wait: exit 0 if everything is at home, else say what is pending and exit 1
     #[arg(long, conflicts_with = "timeout")]
     pub check: bool,
 }
@@ -241,6 +243,57 @@ pub struct PathsArgs {
 pub struct PathArgs {
     /// A file in a mount
     pub file: PathBuf,
+}
+
+/// `tierfs queue`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES, args_conflicts_with_subcommands = true)]
+pub struct QueueArgs {
+    /// What to do; without it, list.
+    #[command(subcommand)]
+    pub command: Option<QueueCommand>,
+    /// What to list.
+    #[command(flatten)]
+    pub list: QueueListArgs,
+}
+
+/// `tierfs queue` without more
+#[derive(Debug, Args)]
+pub struct QueueListArgs {
+    /// A path in the mount [default: the only one]
+    pub mountpoint: Option<PathBuf>,
+    /// A JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tierfs queue …`
+#[derive(Debug, Subcommand)]
+pub enum QueueCommand {
+    /// Try what failed at or below PATHs again at once, what is blocked too
+    #[command(after_help = EXIT_CODES)]
+    Retry(QueueRetryArgs),
+    /// Copy the newest bytes of a file that is not home yet out of the mount; never overwrites
+    #[command(after_help = EXIT_CODES)]
+    Export(QueueExportArgs),
+}
+
+/// `tierfs queue retry`
+#[derive(Debug, Args)]
+pub struct QueueRetryArgs {
+    /// Files or directories in a mount; also those that were deleted and are not gone from their home
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+}
+
+/// `tierfs queue export`
+#[derive(Debug, Args)]
+pub struct QueueExportArgs {
+    /// A file in a mount
+    pub path: PathBuf,
+    /// A new file outside, or a directory
+    #[arg(value_name = "DEST")]
+    pub to: PathBuf,
 }
 
 /// `tierfs fsck`
@@ -416,6 +469,16 @@ mod tests {
             (args.paths.paths.len(), args.paths.null, args.timeout),
             (1, true, Some(Duration::from_secs(5)))
         );
+    }
+
+    #[test]
+    fn queue_lists_unless_told_more() {
+        let Command::Queue(args) = parse("tierfs queue /m --json").unwrap() else { panic!() };
+        assert!(args.command.is_none() && args.list.json && args.list.mountpoint == Some("/m".into()));
+        let Command::Queue(args) = parse("tierfs queue retry a b").unwrap() else { panic!() };
+        assert!(matches!(args.command, Some(QueueCommand::Retry(args)) if args.paths.len() == 2));
+        assert!(parse("tierfs queue export a b").is_ok() && parse("tierfs queue export a").is_err());
+        assert!(parse("tierfs queue retry").is_err() && parse("tierfs queue --json retry a").is_err());
     }
 
     #[test]

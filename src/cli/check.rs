@@ -1,6 +1,7 @@
 //! `tierfs check`: one line a finding, what is wrong with what to do about it. Changes nothing.
 
 mod finding;
+mod stages;
 mod tiers;
 
 use crate::cli::args::CheckArgs;
@@ -36,7 +37,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     };
     let found = on_this_machine(&config, args.mountpoint.as_deref());
     print(&found)?;
-    let on_tiers = tiers::reach(&config, &mut |finding| print(std::slice::from_ref(&finding)))?;
+    let on_tiers = tiers::reach(&config, &args.config, &mut |finding| print(std::slice::from_ref(&finding)))?;
     if on_tiers.max(worst(&found)) < Level::Fail {
         return Ok(());
     }

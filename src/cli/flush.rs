@@ -3,7 +3,7 @@
 use crate::cli::args::FlushArgs;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::paths;
+use crate::cli::paths::{self, Missing};
 use crate::cli::progress::{self, Bar};
 use crate::control::protocol::{Drained, WirePath};
 use crate::control::target::Target;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// [`Failure`]: the first mount that has something left; it stays dirty and goes on.
 pub fn run(args: &FlushArgs) -> Result<(), Failure> {
     let started = Instant::now();
-    for (target, inner) in paths::by_mount(&args.paths)? {
+    for (target, inner) in paths::by_mount(&args.paths, Missing::Asked)? {
         let drained = if args.check {
             target.connect()?.pending(inner)?
         } else {

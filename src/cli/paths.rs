@@ -13,11 +13,20 @@ use std::path::{Path, PathBuf};
 /// No list of paths is longer.
 const LIST_MAX: u64 = 64 << 20;
 
+/// What to think of a path at which nothing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is a mistake.
+    Refused,
+    /// It may have been removed a moment ago: the daemon knows.
+    Asked,
+}
+
 /// The paths that were asked for, those in a file too, each with the mount it is in.
 ///
 /// # Errors
 /// [`Failure`]: a path that is in no living mount or not there, a file that can't be read.
-pub fn by_mount(args: &PathsArgs) -> Result<Vec<(Target, Vec<WirePath>)>, Failure> {
+pub fn by_mount(args: &PathsArgs, missing: Missing) -> Result<Vec<(Target, Vec<WirePath>)>, Failure> {
     let mut paths = args.paths.clone();
     if let Some(file) = &args.from_file {
         let separator = if args.null { 0 } else { b'\n' };
@@ -25,7 +34,7 @@ pub fn by_mount(args: &PathsArgs) -> Result<Vec<(Target, Vec<WirePath>)>, Failur
     }
     let mut groups: Vec<(Target, Vec<WirePath>)> = Vec::new();
     for path in &paths {
-        let target = target(path)?;
+        let target = target(path, missing)?;
         let inner = target.inner.clone();
         match groups.iter_mut().find(|(known, _)| known.mount.point == target.mount.point) {
             Some((_, inners)) => inners.push(inner),
@@ -35,11 +44,12 @@ pub fn by_mount(args: &PathsArgs) -> Result<Vec<(Target, Vec<WirePath>)>, Failur
     Ok(groups)
 }
 
-fn target(path: &Path) -> Result<Target, Failure> {
+fn target(path: &Path, missing: Missing) -> Result<Target, Failure> {
     // Asked before any look at the file system: on a dead mount each of them fails alike.
     let target = Target::of(path)?;
     match std::fs::symlink_metadata(&target.path) {
         Ok(_) => Ok(target),
+        Err(error) if missing == Missing::Asked && error.kind() == io::ErrorKind::NotFound => Ok(target),
         Err(error) => Err(Failure::failed(format!("{}: {error}", path.display()))),
     }
 }

@@ -70,7 +70,7 @@ fn left(progress: &Progress) -> String {
     let mut said =
         format!("{}, {} to go", text::counted(progress.files_left, "file"), text::bytes(progress.bytes_left));
     if let Some(reason) = &progress.waiting_for {
-        said.push_str("; waiting for ");
+        said.push_str("; tried again: ");
         said.push_str(&text::printable(reason));
     }
     said
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn waiting_is_said() {
-        let progress = Progress { files_left: 1, waiting_for: Some("hold".into()), ..Progress::default() };
-        assert_eq!(left(&progress), "1 file, 0 B to go; waiting for hold");
+        let progress = Progress { files_left: 1, waiting_for: Some("a: 503".into()), ..Progress::default() };
+        assert_eq!(left(&progress), "1 file, 0 B to go; tried again: a: 503");
     }
 }

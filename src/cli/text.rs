@@ -105,6 +105,16 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
+/// `word` as a shell takes it for one.
+#[must_use]
+pub fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// Whether standard output takes colours: a terminal, and nobody set `NO_COLOR`.
 #[must_use]
 pub fn colour_on_stdout() -> bool {
@@ -202,6 +212,14 @@ mod tests {
         assert_eq!(fit("a\x1b[2Jb", 20), "a\\u{1b}[2Jb");
         assert_eq!(fit("abcdef", 4), "abc…");
         assert_eq!(fit("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn commands_can_be_pasted() {
+        assert_eq!(shell("/mnt/a-1.toml"), "/mnt/a-1.toml");
+        assert_eq!(shell("a b"), "'a b'");
+        assert_eq!(shell("it's"), "'it'\\''s'");
+        assert_eq!(shell(""), "''");
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use crate::cli::args::WarmArgs;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::paths::{self, Missing};
 use crate::cli::progress::Bar;
-use crate::cli::{paths, say, text};
+use crate::cli::{say, text};
 use crate::control::protocol::{Warmed, WirePath};
 use crate::control::target::Target;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 /// [`Failure`]: the first mount where something failed or was not reached in time.
 pub fn run(args: &WarmArgs) -> Result<(), Failure> {
     let started = Instant::now();
-    for (target, inner) in paths::by_mount(&args.paths)? {
+    for (target, inner) in paths::by_mount(&args.paths, Missing::Refused)? {
         let left = args.timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
         let warmed = warm(&target, inner, left)?;
         for line in lines(&warmed) {

@@ -62,6 +62,8 @@ pub enum Unit {
     Glob,
     /// One of them or a list.
     Globs,
+    /// `{ group = GLOB, last = NUMBER }`.
+    Group,
     /// One of these words.
     Words(&'static [&'static str]),
 }
@@ -79,6 +81,7 @@ impl Unit {
             Self::Tier => "tier".into(),
             Self::Tiers => "tier, or list of tiers".into(),
             Self::Glob => "glob".into(),
+            Self::Group => format!("`{}`", self.example()),
             Self::Globs => "glob, or list of globs".into(),
             Self::Words(words) => {
                 words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
@@ -107,6 +110,7 @@ impl Unit {
             Self::Tier => "\"scratch\"",
             Self::Tiers => "\"scratch\" or [\"nvme\", \"scratch\"]",
             Self::Glob => "\"datasets/**\"",
+            Self::Group => "{ group = \"checkpoints/*/*\", last = 3 }",
             Self::Globs => "\"**/*.tmp\" or [\"**/*.tmp\", \"**/*.part\"]",
             Self::Words(_) => "one of its words in quotes",
         }
@@ -233,6 +237,8 @@ pub const KEYS: &[KeyInfo] = &[
         "directory tiers for hot copies, nearest first"),
     key(Rule, "promote", All, Unit::Words(PROMOTES), Depends("on-read with `hot`, else never"),
         "when a file read from afar gets a hot copy"),
+    key(Rule, "keep_hot", All, Unit::Group, None,
+        "groups are directories: of each parent the newest `last`, by their last commit, keep their hot copies above the high water; those of older ones leave first"),
     key(Rule, "order", All, Unit::Words(ORDERS), Text("strict"),
         "which commits keep the order in which files were closed: all; \"barrier\": new names go in parallel, and overwrites, renames and deletes wait for all before them and hold all after them; or none but those of one file and one name"),
     key(Rule, "order_by", All, Unit::Glob, None,
@@ -243,6 +249,8 @@ pub const KEYS: &[KeyInfo] = &[
         "how long such a name is held at most"),
     key(Rule, "conflict", All, Unit::Words(CONFLICTS), Text("keep-both"),
         "if others changed a file at its home while it was dirty here: keep both versions (`name.conflict-<host>-<time>`), or let ours replace theirs (the last writer wins)"),
+    key(Rule, "dirty_max", All, Unit::Size, Text("unlimited"),
+        "bytes of files closed under this rule and not at home, on this mount: above it opens for writing wait while any of them can be committed"),
     key(Rule, "settle", All, Unit::Duration, Text("2s"),
         "how long an upload waits after the last close, at most ten times as long after the first: renames, rewrites and deletes within it cost nothing"),
     key(Rule, "revalidate", All, Unit::Duration, Depends("the home tier's"),

@@ -25,6 +25,8 @@ pub(super) struct Text {
 pub(super) enum Given {
     One(Text),
     List(Vec<Text>, usize),
+    /// Names and their values; numbers as they are written.
+    Table(Vec<(String, Text)>, usize),
 }
 
 /// One section with the keys given in it.
@@ -201,8 +203,25 @@ impl Reader<'_> {
                 }
                 Some(Given::List(texts, line))
             }
+            DeValue::Table(entries) if key.unit == keys::Unit::Group => self.table(key, entries, line),
             other => self.wrong_type(key, &other, line),
         }
+    }
+
+    fn table(&mut self, key: &KeyInfo, entries: DeTable<'_>, line: usize) -> Option<Given> {
+        let mut texts = Vec::new();
+        for (name, value) in in_file_order(entries) {
+            let at = self.line(&name.span());
+            let text = match value.into_inner() {
+                DeValue::String(text) => self.text(key, &text, at)?,
+                DeValue::Integer(number) => {
+                    Text { value: number.as_str().to_owned(), line: at, names: Vec::new() }
+                }
+                other => return self.wrong_type(key, &other, at),
+            };
+            texts.push((name.into_inner().into_owned(), text));
+        }
+        Some(Given::Table(texts, line))
     }
 
     fn wrong_type(&mut self, key: &KeyInfo, value: &DeValue<'_>, line: usize) -> Option<Given> {

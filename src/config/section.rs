@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
     pub(super) fn line_of(&self, key: &str) -> usize {
         match self.section.given.get(key) {
             Some(Given::One(text)) => text.line,
-            Some(Given::List(_, line)) => *line,
+            Some(Given::List(_, line) | Given::Table(_, line)) => *line,
             None => self.section.line,
         }
     }
@@ -63,16 +63,30 @@ impl<'a> Reader<'a> {
         let text = match self.section.given.get(key)? {
             Given::One(text) => text.clone(),
             Given::List(texts, _) => texts.first()?.clone(),
+            Given::Table(..) => return None,
         };
         let value = self.parsed(key, &text, parse)?;
         self.note(key, quoted(&text.value), Origin::Line { line: text.line, names: text.names });
         Some(Located { value, line: text.line })
     }
 
+    /// The names and values of a key that is a table, with its line.
+    pub(super) fn table(&mut self, key: &'static str) -> Option<Located<Vec<(String, Text)>>> {
+        match self.section.given.get(key)? {
+            Given::Table(entries, line) => Some(Located { value: entries.clone(), line: *line }),
+            Given::One(text) => {
+                let (line, example) = (text.line, keys::find(self.section.kind, key)?.unit.example());
+                self.findings.problem(line, format!("{key} is text; write {key} = {example}"));
+                None
+            }
+            Given::List(..) => None,
+        }
+    }
+
     /// The values of a key that may be a list.
     pub(super) fn list<T>(&mut self, key: &'static str, parse: Parse<'_, T>) -> Vec<Located<T>> {
         let (texts, line, is_list) = match self.section.given.get(key) {
-            None => return Vec::new(),
+            None | Some(Given::Table(..)) => return Vec::new(),
             Some(Given::One(text)) => (vec![text.clone()], text.line, false),
             Some(Given::List(texts, line)) => (texts.clone(), *line, true),
         };

@@ -154,6 +154,29 @@ fn a_blob_tier_has_knobs() {
 }
 
 #[test]
+fn a_rule_keeps_groups_hot() {
+    let rule = |line: &str| small("", "", &format!("hot = \"disk\"\n{line}"));
+    let (config, _) = parse(&rule("keep_hot = { last = 3, group = \"runs/*/*\" }")).unwrap();
+    let keep = config.rules[0].keep_hot.clone().unwrap();
+    assert_eq!((keep.pattern(), keep.last), ("runs/*/*", 3));
+    let shown = config.show().to_string();
+    assert!(shown.contains("keep_hot = { group = \"runs/*/*\", last = 3 }"), "{shown}");
+    assert_eq!(parse(&shown).unwrap().0.rules, config.rules);
+    for (line, expected) in [
+        ("keep_hot = { group = \"runs/**\", last = 3 }", "write a `*` for each directory"),
+        ("keep_hot = { group = \"runs/*\", last = 0 }", "write a number from 1 on"),
+        ("keep_hot = { group = \"runs/*\", last = \"many\" }", "write a number from 1 on"),
+        ("keep_hot = { group = \"runs/*\" }", "keep_hot needs both"),
+        ("keep_hot = { group = \"runs/*\", last = 3, frist = 1 }", "keep_hot has no `frist`"),
+        ("keep_hot = { group = \"runs/*\", last = true }", "write keep_hot = { group"),
+        ("keep_hot = \"runs/*\"", "keep_hot is text; write keep_hot = {"),
+    ] {
+        assert_said(&rule(line), expected);
+    }
+    assert_said(&small("", "", "keep_hot = { group = \"runs/*\", last = 3 }"), "and this rule makes none");
+}
+
+#[test]
 fn every_key_is_unique_and_has_a_readable_default() {
     for (at, key) in keys::KEYS.iter().enumerate() {
         assert!(!keys::KEYS[..at].iter().any(|other| (other.section, other.name) == (key.section, key.name)));

@@ -2,7 +2,8 @@
 
 use crate::control::protocol::{
     ANSWER_MAX, Answer, AnswerBody, Call, Drained, ErrorCode, FileSystem, Hello, ListPage, ListQuery,
-    LostPage, NativePath, Progress, Request, TierAccepted, VERSION, Warmed, WireError, WirePath,
+    LostPage, NativePath, Progress, QueuePage, QueueQuery, Request, Retried, TierAccepted, VERSION, Warmed,
+    WireError, WirePath,
 };
 use crate::control::status::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -231,6 +232,22 @@ impl Client {
     /// As [`Client::flush`].
     pub fn forget_lost(&mut self, up_to: u64) -> Result<u64, ClientError> {
         self.call(Call::ForgetLost { up_to }, &mut |_| {})
+    }
+
+    /// A page of what still has to reach home.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn queue(&mut self, query: QueueQuery) -> Result<QueuePage, ClientError> {
+        self.call(Call::Queue(query), &mut |_| {})
+    }
+
+    /// Has the failed steps of what is at or below `path` tried again now.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn retry(&mut self, path: WirePath) -> Result<Retried, ClientError> {
+        self.call(Call::Retry { path }, &mut |_| {})
     }
 
     fn call<T: DeserializeOwned>(

@@ -1,7 +1,8 @@
 //! What the control server needs of a running mount, and no more.
 
 use crate::control::protocol::{
-    Drained, FileSystem, Hello, ListPage, ListQuery, LostPage, NativePath, Progress, TierAccepted, Warmed,
+    Drained, FileSystem, Hello, ListPage, ListQuery, LostPage, NativePath, Progress, QueuePage, QueueQuery,
+    Retried, TierAccepted, Warmed,
 };
 use crate::control::status::Status;
 use crate::error::Result;
@@ -101,4 +102,16 @@ pub trait Daemon: Send + Sync {
     /// # Errors
     /// If the catalog can't be written.
     async fn forget_lost(&self, up_to: u64) -> Result<u64>;
+
+    /// A page of what still has to reach home.
+    ///
+    /// # Errors
+    /// If the catalog can't be read.
+    async fn queue(&self, query: &QueueQuery) -> Result<QueuePage>;
+
+    /// Tries the failed steps of what is at or below `path` again now; `path` may be gone, with its delete to come.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::NotFound`] if nothing of it is in the queue.
+    async fn retry(&self, path: &[u8]) -> Result<Retried>;
 }

@@ -12,6 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 mod bytes;
+mod queue;
+
+pub use queue::{QueuePage, QueueQuery, QueueRow, QueueState, QueueWhat, Retried};
 
 /// The version this code speaks.
 pub const VERSION: u32 = 1;
@@ -129,11 +132,18 @@ pub enum Call {
         /// The last one seen.
         up_to: u64,
     },
+    /// What still has to reach home? Answers [`QueuePage`].
+    Queue(QueueQuery),
+    /// Try the failed steps of what is at or below this path again now. Answers [`Retried`].
+    Retry {
+        /// Relative to the mount's root; may be gone.
+        path: WirePath,
+    },
 }
 
 impl Call {
     /// Every `call` this version knows.
-    pub const NAMES: [&str; 13] = [
+    pub const NAMES: [&str; 15] = [
         "hello",
         "status",
         "flush",
@@ -147,6 +157,8 @@ impl Call {
         "accept_tier",
         "lost",
         "forget_lost",
+        "queue",
+        "retry",
     ];
 }
 
@@ -256,7 +268,7 @@ pub struct Progress {
     pub bytes_done: u64,
     /// Bytes still to move.
     pub bytes_left: u64,
-    /// What it waits for, if it does not move.
+    /// What keeps it and is tried again, if anything does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
 }

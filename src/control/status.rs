@@ -5,7 +5,9 @@
 use crate::control::protocol::{Phase, WirePath};
 use serde::{Deserialize, Serialize};
 
-mod attention;
+mod health;
+
+pub use health::{Health, Level, Reason};
 
 /// The schema this code writes.
 pub const SCHEMA: u32 = 1;
@@ -21,7 +23,7 @@ const XATTR_MAX: usize = 64 << 10;
 pub struct Status {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What needs a person, most urgent first; empty is good. Filled by [`Status::with_attention`].
+    /// What [`Status::health`] says, most urgent first; empty is good. Filled by [`Status::with_attention`].
     #[serde(default)]
     pub attention: Vec<String>,
     /// Where it is mounted.
@@ -52,9 +54,21 @@ pub struct Status {
     /// All of them.
     #[serde(default)]
     pub blocked_files: u64,
+    /// The step that fails for the longest time and is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<Failing>,
+    /// Opens for writing that wait for room.
+    #[serde(default)]
+    pub waiting: Vec<WaitingOpens>,
+    /// Rules with more dirty bytes than they allow, of which none can be committed.
+    #[serde(default)]
+    pub over: Vec<OverLimit>,
     /// Conflict copies made since the mount.
     #[serde(default)]
     pub conflicts: u64,
+    /// Of those: still there under the name they were given, so nobody has dealt with them.
+    #[serde(default)]
+    pub conflicts_left: u64,
     /// Names that a name of the home tier hides.
     #[serde(default)]
     pub shadowed: u64,
@@ -201,6 +215,39 @@ pub struct Blocked {
     pub path: WirePath,
     /// What the tier said.
     pub reason: String,
+}
+
+/// A step that fails and is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failing {
+    /// What it is about: a path, relative to the mount's root, or a delete.
+    pub about: String,
+    /// What the last try said.
+    pub error: String,
+    /// Seconds since its first failure.
+    pub since_s: u64,
+}
+
+/// Opens for writing that wait for the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingOpens {
+    /// What for: `dirty_max` of a rule, or a full stage.
+    pub why: String,
+    /// How many.
+    pub opens: u64,
+    /// Seconds since the first of them began to wait.
+    pub since_s: u64,
+}
+
+/// A rule whose limit of dirty bytes does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverLimit {
+    /// The rule's pattern.
+    pub rule: String,
+    /// Bytes that are not at home.
+    pub dirty: u64,
+    /// `dirty_max`.
+    pub limit: u64,
 }
 
 /// The last error worth knowing.

@@ -16,7 +16,7 @@
 
 mod evict;
 
-pub use evict::{Copy, Evicted};
+pub use evict::{Copy, Evicted, Worth};
 
 use crate::clock::Clock;
 use crate::data::fill::Fill;

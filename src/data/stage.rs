@@ -19,7 +19,7 @@ use crate::tier::{Access, Object, RenameMode, Tier};
 use crate::types::{FileKind, Key};
 use bytes::Bytes;
 use claim::Claim;
-pub use claim::Elsewhere;
+pub use claim::{Elsewhere, Life};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;

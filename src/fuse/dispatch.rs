@@ -2,9 +2,10 @@
 //! on a thread that may.
 
 use super::convert::errno;
+use super::interrupt;
 use crate::error::{Error, Kind, Result};
 use crate::types::Ino;
-use crate::vfs::{Caller, FileHandle, OpenFileId, Patience, Reader, Settled, Vfs, Wait};
+use crate::vfs::{Caller, FileHandle, OpenFileId, Patience, Reader, Settled, Vfs, Wait, Waiter, Wanted};
 use bytes::Bytes;
 use fuser::{
     BackingId, Errno, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
@@ -13,7 +14,7 @@ use fuser::{
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LOOK_AT_MAPPINGS_EVERY: Duration = Duration::from_millis(250);
 
@@ -56,6 +57,8 @@ pub struct Shared {
     pub backings: Mutex<HashMap<OpenFileId, Arc<BackingId>>>,
     /// Some tier's files are behind a network: calls on them may hang.
     pub may_hang: bool,
+    /// Some rule lets opens for writing wait.
+    pub has_limits: bool,
 }
 
 impl Shared {
@@ -80,6 +83,35 @@ impl Shared {
         } else {
             self.run(request, reply, call, answer);
         }
+    }
+
+    /// Makes a call that opens for writing, when there is room for what will be written. Whoever waits for that has no thread, and
+    /// goes on when room is made, or in vain once interrupted.
+    pub fn act_in_room<T, R>(
+        self: &Arc<Self>,
+        request: &Request,
+        reply: R,
+        wanted: Wanted,
+        call: impl Fn(&Vfs, &Caller) -> Result<T> + Send + Sync + 'static,
+        answer: impl FnOnce(&Self, R, T) + Send + 'static,
+    ) where
+        T: Send + 'static,
+        R: Refuse + Send + 'static,
+    {
+        let caller = Caller { uid: request.uid(), gid: request.gid(), wait: Wait::Never };
+        if !self.may_hang && !self.has_limits {
+            match self.at_once(|| call(&self.vfs, &caller)) {
+                Err(error) if matches!(error.kind(), Kind::WouldBlock | Kind::NoSpace) => {}
+                result => return self.finish(reply, result, answer),
+            }
+        }
+        let caller = Caller { wait: Wait::Allowed, ..caller };
+        let (shared, pid) = (self.clone(), request.pid());
+        self.runtime.spawn(async move {
+            let room = InRoom { shared: shared.clone(), wanted, pid };
+            let result = room.run(caller, Arc::new(call)).await;
+            shared.finish(reply, result, answer);
+        });
     }
 
     /// Makes the call and answers.
@@ -173,6 +205,75 @@ impl Shared {
             Ok(value) => answer(self, reply, value),
             Err(error) => refuse(reply, &error),
         }
+    }
+}
+
+/// An open for writing that may have to wait for room.
+struct InRoom {
+    shared: Arc<Shared>,
+    wanted: Wanted,
+    /// Who asks.
+    pid: u32,
+}
+
+impl InRoom {
+    async fn run<T: Send + 'static>(
+        self,
+        caller: Caller,
+        call: Arc<impl Fn(&Vfs, &Caller) -> Result<T> + Send + Sync + 'static>,
+    ) -> Result<T> {
+        if self.shared.has_limits {
+            self.below_limit().await?;
+        }
+        let mut full: Option<(Waiter<'_>, Instant)> = None;
+        loop {
+            let call = call.clone();
+            let opened = self.apart(move |vfs, _| call(vfs, &caller)).await;
+            let Err(error) = opened else { return opened };
+            if error.kind() != Kind::NoSpace {
+                return Err(error);
+            }
+            match self.apart(|vfs, wanted| vfs.room_on_stage(wanted)).await? {
+                Some((cause, patience)) => {
+                    let (_, since) =
+                        full.get_or_insert_with(|| (self.shared.vfs.wait_for_room(cause), Instant::now()));
+                    if since.elapsed() > patience {
+                        return Err(error);
+                    }
+                }
+                None => return Err(error),
+            }
+            self.pause().await?;
+        }
+    }
+
+    async fn below_limit(&self) -> Result<()> {
+        let mut waiter: Option<Waiter<'_>> = None;
+        while let Some(cause) = self.apart(|vfs, wanted| vfs.room(wanted)).await? {
+            waiter.get_or_insert_with(|| self.shared.vfs.wait_for_room(cause));
+            self.pause().await?;
+        }
+        drop(waiter);
+        Ok(())
+    }
+
+    async fn pause(&self) -> Result<()> {
+        tokio::time::sleep(interrupt::LOOK_EVERY).await;
+        let pid = self.pid;
+        let interrupted = tokio::task::spawn_blocking(move || interrupt::is_interrupted(pid)).await;
+        match interrupted {
+            Ok(false) => Ok(()),
+            _ => Err(Error::new(Kind::Interrupted, "a signal came while the open waited for room")),
+        }
+    }
+
+    async fn apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Vfs, &Wanted) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (vfs, wanted) = (self.shared.vfs.clone(), self.wanted.clone());
+        let done = tokio::task::spawn_blocking(move || work(&vfs, &wanted)).await;
+        done.map_err(|error| Error::new(Kind::Interrupted, "the daemon is ending").with_source(error))?
     }
 }
 

@@ -4,7 +4,7 @@ use super::convert::{file_attr, file_type, rename_mode, time_change};
 use super::dispatch::{Refuse, Shared, refuse};
 use crate::error::{Kind, Result};
 use crate::types::{AttrChange, Ino};
-use crate::vfs::{self, Close, Entry, More, Opened, ReadAnswer, SetAttr};
+use crate::vfs::{self, Close, Entry, More, Opened, ReadAnswer, SetAttr, Wanted};
 use fuser::{
     AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
@@ -299,7 +299,7 @@ impl fuser::Filesystem for Mount {
             OpenAccMode::O_RDONLY if flags.0 & libc::O_TRUNC == 0 => {
                 self.0.run(request, reply, call, answer_open);
             }
-            _ => self.0.act(request, reply, call, answer_open),
+            _ => self.0.act_in_room(request, reply, Wanted::File(ino(number)), call, answer_open),
         }
     }
 
@@ -314,9 +314,10 @@ impl fuser::Filesystem for Mount {
         reply: ReplyCreate,
     ) {
         let name = name.as_bytes().to_vec();
-        self.0.act(
+        self.0.act_in_room(
             request,
             reply,
+            Wanted::Name(ino(parent), name.clone()),
             move |vfs, caller| vfs.create(caller, ino(parent), &name, mode, flags),
             |shared, reply, (entry, opened)| {
                 let number = FileHandle(opened.handle.0);

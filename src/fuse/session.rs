@@ -46,8 +46,13 @@ impl Mounted {
         options: &SessionOptions,
         invalidations: Receiver<Invalidation>,
     ) -> io::Result<Self> {
-        let shared =
-            Arc::new(Shared { may_hang: vfs.may_hang(), vfs, runtime, backings: Mutex::new(HashMap::new()) });
+        let shared = Arc::new(Shared {
+            may_hang: vfs.may_hang(),
+            has_limits: vfs.has_limits(),
+            vfs,
+            runtime,
+            backings: Mutex::new(HashMap::new()),
+        });
         let session = Session::new(Mount::new(shared), mountpoint, &config(options))?;
         let notifier = session.notifier();
         std::thread::Builder::new()

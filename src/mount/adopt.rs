@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Between a tier's root and the stages of all catalogs there.
-const STAGES: &str = ".tierfs/stage";
+pub(super) const STAGES: &str = ".tierfs/stage";
 
 /// A stage directory: `<tier root>/.tierfs/stage/<catalog id>`.
 struct StageDirectory {

@@ -7,8 +7,8 @@ use super::status;
 use super::warm::Warm;
 use crate::cli::detach::{self, Manner};
 use crate::control::protocol::{
-    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Progress, Role, Row,
-    RowKind, RowState, TierAccepted, Warmed, WirePath,
+    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Progress, QueuePage,
+    QueueQuery, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
 };
 use crate::control::status::Status;
 use crate::control::{Daemon, ProgressSink};
@@ -126,13 +126,6 @@ impl Live {
             .map_err(|error| Error::new(Kind::Interrupted, "the daemon is ending").with_source(error))?
     }
 
-    async fn resolve(&self, paths: &[Vec<u8>]) -> Result<FlushScope> {
-        if paths.is_empty() {
-            return Ok(FlushScope::All);
-        }
-        Ok(FlushScope::Under(self.inodes(paths).await?))
-    }
-
     async fn inodes(&self, paths: &[Vec<u8>]) -> Result<Vec<Ino>> {
         let paths = paths.to_vec();
         self.apart(move |vfs, caller| {
@@ -153,9 +146,13 @@ impl Live {
     ) -> Result<Drained> {
         let (sender, mut receiver) = watch::channel(mover::Progress::default());
         let sink = progress.clone();
+        let mover = self.assembled.mover.clone();
         let forward = tokio::spawn(async move {
             while receiver.changed().await.is_ok() {
-                sink.send_replace(progress_of(*receiver.borrow_and_update()));
+                let waiting_for =
+                    mover.failing().map(|trouble| format!("{}: {}", trouble.about, trouble.error));
+                let now = progress_of(*receiver.borrow_and_update());
+                sink.send_replace(Progress { waiting_for, ..now });
             }
         });
         let report = self.assembled.mover.flush_watched(scope, deadline.unwrap_or(FOREVER), sender).await;
@@ -169,7 +166,7 @@ impl Live {
         if !report.complete {
             let progress = report.progress;
             drained.files_left = progress.files_total.saturating_sub(progress.files_done);
-            drained.bytes_left = progress.bytes_total.saturating_sub(progress.bytes_done);
+            drained.bytes_left = progress.bytes_total.saturating_sub(progress.bytes_home);
         }
         drained
     }
@@ -206,12 +203,12 @@ impl Daemon for Live {
         deadline: Option<Duration>,
         progress: &ProgressSink,
     ) -> Result<Drained> {
-        let scope = self.resolve(paths).await?;
+        let scope = self.flush_scope_of(paths).await?;
         self.flush_scope(scope, deadline, progress).await
     }
 
     async fn pending(&self, paths: &[Vec<u8>]) -> Result<Drained> {
-        let scope = self.resolve(paths).await?;
+        let scope = self.flush_scope_of(paths).await?;
         Ok(self.drained_of(&self.assembled.mover.pending(scope).await?))
     }
 
@@ -284,6 +281,14 @@ impl Daemon for Live {
 
     async fn forget_lost(&self, up_to: u64) -> Result<u64> {
         self.assembled.catalog.forget_lost(up_to)
+    }
+
+    async fn queue(&self, query: &QueueQuery) -> Result<QueuePage> {
+        self.queue_page(query).await
+    }
+
+    async fn retry(&self, path: &[u8]) -> Result<Retried> {
+        self.retry_at(path).await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<ListPage> {

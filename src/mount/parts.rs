@@ -14,11 +14,11 @@ use crate::mover::{Mover, MoverHandle, MoverParts, Recovered, Stores};
 use crate::policy::placement::Rules;
 use crate::tier::Writing;
 use crate::types::Invalidation;
-use crate::vfs::{Facts, IoMode, Parts, Vfs};
+use crate::vfs::{Facts, IoMode, Making, Parts, Vfs};
 use parking_lot::Mutex;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Blocks that all uploads together have on their way.
 const BLOCKS_IN_FLIGHT: usize = 32;
@@ -95,6 +95,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         control: config.mount.control.as_os_str().as_encoded_bytes().to_vec(),
         status: Mutex::new(Weak::<NoStatus>::new()),
     });
+    let room_maker: Arc<OnceLock<MoverHandle>> = Arc::default();
     let vfs = Arc::new(Vfs::new(Parts {
         catalog: catalog.clone(),
         tiers: tiers.clone(),
@@ -113,6 +114,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
             .find(|tier| tier.directory().is_none())
             .and_then(|tier| tier.capacity)
             .unwrap_or(BLOB_SIZE),
+        room: room_making(config, &built, room_maker.clone()),
         facts: facts.clone(),
     }));
     let (opened, written) = (vfs.clone(), vfs.clone());
@@ -139,8 +141,21 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         blocks_in_flight: BLOCKS_IN_FLIGHT,
     })
     .await?;
+    // Set once, here.
+    let _ = room_maker.set(mover.clone());
     tell_recovered(recovered, &mut request.on_note);
     Ok(Assembled { catalog, clock, built, streams, vfs, mover, mode_reason, facts, rules, stages, hots })
+}
+
+/// The mover makes room; before it runs nobody waits.
+fn room_making(config: &config::Config, built: &[Built], mover: Arc<OnceLock<MoverHandle>>) -> Making {
+    let deadlines = built.iter().zip(&config.tiers).map(|(one, tier)| (one.row.id, tier.deadline)).collect();
+    let ask = move |domains, stage| {
+        if let Some(mover) = mover.get() {
+            mover.make_room(domains, stage);
+        }
+    };
+    Making { ask: Arc::new(ask), deadlines }
 }
 
 struct NoStatus;

@@ -3,17 +3,20 @@
 use super::daemon::Live;
 use super::parts::Assembled;
 use super::tiers::Built;
-use crate::catalog::TierCounts;
+use crate::catalog::{TierCounts, Waiting};
 use crate::control::protocol::WirePath;
 use crate::control::status::{
-    BLOCKED_MAX, Blocked, Dirty, IoMode, LastError, Queue, Reads, SCHEMA, Status, TierState, TierStatus,
+    BLOCKED_MAX, Blocked, Dirty, Failing, IoMode, LastError, OverLimit, Queue, Reads, SCHEMA, Status,
+    TierState, TierStatus, WaitingOpens,
 };
 use crate::data::HotStore;
 use crate::error::{Kind, Result};
 use crate::mover::MoverStatus;
+use crate::policy::placement::Rule;
+use crate::policy::room::{self, Room};
 use crate::tier::Usage;
-use crate::types::TierId;
-use crate::vfs;
+use crate::types::{TierId, Timestamp};
+use crate::vfs::{self, Cause};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -126,14 +129,22 @@ pub fn of(live: &Live) -> Status {
         },
         mode_reason: live.mode.clone(),
         uptime_s: live.started.elapsed().as_secs(),
-        tiers: assembled.built.iter().map(|one| tier(live, one, counts.get(&one.row.id))).collect(),
+        tiers: {
+            let dirty = dirty_by_home(assembled, &mover);
+            let known = |one: &Built| (counts.get(&one.row.id), dirty.get(&one.row.id).copied());
+            assembled.built.iter().map(|one| tier(live, one, known(one))).collect()
+        },
         dirty: Dirty {
             files: mover.dirty_files,
             bytes: mover.dirty_bytes,
-            open_files: 0,
+            open_files: mover.open_files,
             oldest_age_s: mover
-                .oldest
-                .map(|oldest| (now.0.saturating_sub(oldest.0).max(0) / 1_000_000_000).cast_unsigned()),
+                .backlog
+                .iter()
+                .filter(|part| !matches!(part.waiting, Waiting::ForClose | Waiting::ForName))
+                .filter_map(|part| part.oldest)
+                .min()
+                .map(|oldest| age_s(oldest, now)),
         },
         queue: queue(&mover),
         blocked: mover
@@ -145,7 +156,15 @@ pub fn of(live: &Live) -> Status {
             })
             .collect(),
         blocked_files: mover.blocked.len() as u64,
+        failing: mover.failing.as_ref().map(|(since, trouble)| Failing {
+            about: trouble.about.clone(),
+            error: trouble.error.clone(),
+            since_s: age_s(*since, now),
+        }),
+        waiting: waiting(assembled),
+        over: over(assembled),
         conflicts: mover.conflicts,
+        conflicts_left: mover.conflict_copies,
         shadowed: 0,
         hidden: assembled.vfs.hidden_names(),
         lost: lost + mover.lost.len() as u64,
@@ -172,10 +191,56 @@ fn lost_paths(assembled: &Assembled, mover: &MoverStatus) -> Vec<WirePath> {
 }
 
 fn queue(mover: &MoverStatus) -> Queue {
-    Queue { length: mover.queued, running: mover.in_flight, retrying: 0 }
+    Queue { length: mover.queued, running: mover.in_flight, retrying: mover.retrying }
 }
 
-fn tier(live: &Live, one: &Built, counts: Option<&TierCounts>) -> TierStatus {
+/// Who waits to open for writing, and for what.
+fn waiting(assembled: &Assembled) -> Vec<WaitingOpens> {
+    let now = assembled.clock.monotonic();
+    let why = |cause| match cause {
+        Cause::Limit(rule) => {
+            let rule = assembled.rules.iter().nth(rule).map_or("?", |rule| rule.pattern.as_str());
+            format!("more than dirty_max of {rule} is not home yet")
+        }
+        Cause::Stage(tier) => {
+            let tier = assembled.built.iter().find(|one| one.row.id == tier);
+            format!("the stage on tier {} is full", tier.map_or("?", |one| one.row.name.as_str()))
+        }
+    };
+    let told = |(cause, waiters): (Cause, vfs::Waiters)| WaitingOpens {
+        why: why(cause),
+        opens: waiters.opens,
+        since_s: now.saturating_sub(waiters.since).as_secs(),
+    };
+    assembled.vfs.waiters().into_iter().map(told).collect()
+}
+
+/// Rules whose limit does not hold, because nothing below them can be committed.
+fn over(assembled: &Assembled) -> Vec<OverLimit> {
+    let over = |rule: &Rule| {
+        let (limit, sums) = (rule.dirty_max?, assembled.vfs.dirty_of(rule.index).ok()?);
+        let is_over = room::below(Some(limit), sums) == Room::Over;
+        is_over.then(|| OverLimit { rule: rule.pattern.clone(), dirty: sums.dirty, limit })
+    };
+    assembled.rules.iter().filter_map(over).collect()
+}
+
+fn age_s(since: Timestamp, now: Timestamp) -> u64 {
+    (now.0.saturating_sub(since.0).max(0) / 1_000_000_000).cast_unsigned()
+}
+
+/// Bytes that wait to be committed, by the tier they go to.
+fn dirty_by_home(assembled: &Assembled, mover: &MoverStatus) -> HashMap<TierId, u64> {
+    let mut dirty = HashMap::new();
+    for part in mover.backlog.iter() {
+        if let Some(rule) = assembled.rules.of_domain(&part.domain) {
+            *dirty.entry(rule.home).or_default() += part.bytes;
+        }
+    }
+    dirty
+}
+
+fn tier(live: &Live, one: &Built, (counts, dirty): (Option<&TierCounts>, Option<u64>)) -> TierStatus {
     let counts = counts.cloned().unwrap_or_default();
     let known = live.usage.of(live, one);
     let (state, reason) = health(one, &known);
@@ -193,7 +258,7 @@ fn tier(live: &Live, one: &Built, counts: Option<&TierCounts>) -> TierStatus {
         bytes: counts.bytes,
         hot_bytes: known.hot_bytes,
         staged_bytes: counts.staged_bytes,
-        dirty_bytes: 0,
+        dirty_bytes: dirty.unwrap_or(0),
         requests: calls.iter().map(|call| call.calls).sum(),
         errors: calls.iter().map(|call| call.errors).sum(),
         bytes_read: one.meter.bytes_read(),

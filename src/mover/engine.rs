@@ -22,6 +22,10 @@ pub(crate) enum Event {
     Finished(Ended),
     /// Somebody waits for these.
     Flush(FlushRequest),
+    /// Somebody wants these failed steps tried again now.
+    Retry(Vec<(String, Seq)>),
+    /// Somebody waits for room: these need not settle up to these steps.
+    MakeRoom(Vec<(String, Seq)>),
     /// Time for house-keeping.
     Chores,
     /// End now; what runs is dropped.
@@ -131,6 +135,15 @@ impl Engine {
             }
             Event::Finished(ended) => self.finished(ended),
             Event::Flush(request) => self.flush(request),
+            Event::Retry(steps) => {
+                self.queue.notice();
+                steps.iter().for_each(|(domain, seq)| self.queue.retry(domain, *seq));
+                let mut blocked = self.context.counters.blocked.lock();
+                blocked.retain(|step, _| !steps.contains(step));
+            }
+            Event::MakeRoom(domains) => {
+                domains.iter().for_each(|(domain, last)| self.queue.settle_no_more(domain, *last));
+            }
             Event::Chores => jobs::chores::run(&self.context).await,
             // Handled where the loop ends.
             Event::Stop(_) => {}
@@ -139,12 +152,13 @@ impl Engine {
 
     /// Feeds the queue, starts what is due, answers flushes; says how long there is nothing to do.
     async fn turn(&mut self) -> Duration {
-        let now = self.context.clock.wall();
-        self.queue.look_at_held_by(now);
+        self.queue.look_at_held_by(self.context.clock.wall());
         if let Err(error) = self.feed().await {
             tracing::error!(%error, "the mover can't read the catalog");
             return CATALOG_RETRY;
         }
+        // Not a moment before the last step was queued: it would look like one from a clock that jumped back, and not settle.
+        let now = self.context.clock.wall();
         for item in self.queue.start(now) {
             self.spawn(item, Part::Whole);
         }
@@ -201,6 +215,9 @@ impl Engine {
 
     fn spawn(&mut self, item: Item, part: Part) {
         let name = (item.domain.clone(), item.seq, part);
+        if part == Part::Whole {
+            self.context.counters.running.lock().insert(item.seq);
+        }
         let (context, runtime) = (Arc::clone(&self.context), &self.context.runtime);
         let task = match part {
             Part::Whole => self.jobs.spawn_on(jobs::run(context, item), runtime),
@@ -216,10 +233,20 @@ impl Engine {
             return;
         }
         let counters = &self.context.counters;
+        counters.running.lock().remove(&seq);
         counters.blocked.lock().remove(&(domain.clone(), seq));
+        if !matches!(verdict, Verdict::Retry(_)) {
+            counters.failing.lock().remove(&(domain.clone(), seq));
+        }
         if let Some(trouble) = trouble {
+            let step = (domain.clone(), seq);
             if verdict == Verdict::Blocked {
-                counters.blocked.lock().insert((domain.clone(), seq), trouble.clone());
+                counters.blocked.lock().insert(step, trouble.clone());
+            } else {
+                let since = |(since, _): &(Timestamp, Trouble)| *since;
+                let mut failing = counters.failing.lock();
+                let since = failing.get(&step).map_or(trouble.at, since);
+                failing.insert(step, (since, trouble.clone()));
             }
             *counters.last_error.lock() = Some(trouble);
         }
@@ -257,12 +284,12 @@ impl Engine {
         let mut index = 0;
         while index < self.flushes.len() {
             let flush = &mut self.flushes[index];
-            flush.request.targets.domains.retain(|domain, seq| !queue.is_past(domain, *seq));
-            let left = &flush.request.targets.domains;
-            let stuck = left.iter().all(|(domain, seq)| queue.is_stuck(domain, *seq));
+            flush.request.targets.drop_done(queue);
+            let left = &flush.request.targets;
+            let stuck = left.are_stuck(queue);
             flush.blocked = blocked
                 .iter()
-                .filter(|((domain, seq), _)| left.get(domain).is_some_and(|last| seq <= last))
+                .filter(|((domain, seq), _)| left.include(domain, *seq))
                 .map(|(_, trouble)| trouble.clone())
                 .collect();
             if stuck || flush.request.reply.is_closed() {
@@ -281,20 +308,18 @@ impl Engine {
     }
 
     fn publish(&self) {
-        *self.context.counters.queue.lock() = QueueFacts {
-            waiting: self.queue.len(),
-            running: self.queue.running(),
-            oldest: self.queue.oldest(),
-        };
+        *self.context.counters.queue.lock() =
+            QueueFacts { running: self.queue.running(), oldest: self.queue.oldest() };
     }
 }
 
 impl Waiting {
     fn note_done(&mut self, domain: &str, seq: Seq, bytes: u64) {
-        if self.request.targets.domains.get(domain).is_none_or(|last| *last < seq) {
+        if !self.request.targets.include(domain, seq) {
             return;
         }
         self.progress.files_done += 1;
+        self.progress.bytes_home = (self.progress.bytes_home + bytes).min(self.progress.bytes_total);
         self.progress.bytes_done = (self.progress.bytes_done + bytes).min(self.progress.bytes_total);
         self.request.progress.send_replace(self.progress);
     }
@@ -302,7 +327,7 @@ impl Waiting {
     fn answer(self) {
         let report = FlushReport {
             progress: self.progress,
-            complete: self.request.targets.domains.is_empty(),
+            complete: self.request.targets.domains.is_empty() && self.request.targets.unclosed == 0,
             timed_out: false,
             blocked: self.blocked,
             open: self.request.targets.open,

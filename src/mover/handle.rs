@@ -3,11 +3,14 @@
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::engine::{Event, FlushRequest};
-use crate::mover::flush::{self, FlushReport, FlushScope, Hold, PROGRESS_EVERY, Progress};
-use crate::mover::status::MoverStatus;
+use crate::mover::flush::{self, FlushReport, FlushScope, Hold, Named, PROGRESS_EVERY, Progress};
+use crate::mover::listing::{self, Queued};
+use crate::mover::status::{MoverStatus, Trouble};
+use crate::policy::aside::is_conflict_name;
 use crate::policy::placement::Rules;
+use crate::types::{Seq, TierId};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -16,6 +19,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub struct MoverHandle {
     context: Arc<Context>,
     events: mpsc::Sender<Event>,
+    /// Hot copies are being dropped for somebody who waits.
+    making_room: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for MoverHandle {
@@ -26,7 +31,7 @@ impl std::fmt::Debug for MoverHandle {
 
 impl MoverHandle {
     pub(crate) fn new(context: Arc<Context>, events: mpsc::Sender<Event>) -> Self {
-        Self { context, events }
+        Self { context, events, making_room: Arc::default() }
     }
 
     /// Waits until everything in `scope` that was closed, renamed, deleted or changed before this call is at home, with
@@ -95,12 +100,40 @@ impl MoverHandle {
         Ok(FlushReport { progress, complete, open: targets.open, ..FlushReport::default() })
     }
 
+    /// What still has to reach home: steps after `after` in their order, at most `limit`; and where the next page begins.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    pub async fn queued(&self, after: Seq, limit: usize) -> Result<(Vec<Queued>, Option<Seq>)> {
+        self.context.blocking(move |context| listing::page(context, after, limit)).await
+    }
+
+    /// Tries failed steps again at once. Answers how many had failed, and how many had not.
+    ///
+    /// # Errors
+    /// If the catalog fails or the mover stops.
+    pub async fn retry(&self, named: Named) -> Result<(u64, u64)> {
+        let retry = self.context.blocking(move |context| listing::retry(context, &named)).await?;
+        let counts = (retry.failed.len() as u64, retry.others);
+        if counts.0 > 0 {
+            self.send(Event::Retry(retry.failed)).await?;
+        }
+        Ok(counts)
+    }
+
     /// Flushes everything; for unmount.
     ///
     /// # Errors
     /// As [`MoverHandle::flush`].
     pub async fn drain(&self, deadline: Duration) -> Result<FlushReport> {
         self.flush(FlushScope::All, deadline).await
+    }
+
+    /// What keeps steps from their home now and may pass, the one that has failed for the longest time; cheap.
+    #[must_use]
+    pub fn failing(&self) -> Option<Trouble> {
+        let failing = self.context.counters.failing.lock();
+        failing.values().min_by_key(|(since, _)| *since).map(|(_, trouble)| trouble.clone())
     }
 
     /// How it is doing.
@@ -110,8 +143,19 @@ impl MoverHandle {
     pub fn status(&self) -> Result<MoverStatus> {
         let counters = &self.context.counters;
         let queue = *counters.queue.lock();
+        let rules = self.context.rules();
+        let backlog = self.context.catalog.backlog(Duration::ZERO, &|path| rules.is_held(path))?;
+        let failing = {
+            let failing = counters.failing.lock();
+            let longest = failing.values().min_by_key(|(since, _)| *since).cloned();
+            (failing.len() as u64, longest)
+        };
         let mut status = MoverStatus {
-            queued: queue.waiting as u64,
+            queued: backlog.iter().map(|part| part.steps).sum(),
+            backlog,
+            retrying: failing.0,
+            failing: failing.1,
+            conflict_copies: self.conflict_copies(),
             in_flight: queue.running as u64,
             oldest: queue.oldest,
             committed_files: counters.committed_files.load(Ordering::Relaxed),
@@ -128,10 +172,40 @@ impl MoverHandle {
             ..MoverStatus::default()
         };
         for (_, counts) in self.context.catalog.counts()? {
-            status.dirty_files += counts.staged_files;
-            status.dirty_bytes += counts.staged_bytes;
+            status.dirty_files += counts.dirty_files;
+            status.dirty_bytes += counts.dirty_bytes;
+            status.open_files += counts.open_files;
         }
         Ok(status)
+    }
+
+    /// How many conflict copies are still there under the names they were given.
+    fn conflict_copies(&self) -> u64 {
+        let mut copies = self.context.counters.conflict_copies.lock();
+        copies.retain(|ino| {
+            let names = self.context.catalog.names(*ino);
+            // Where the catalog can't say, they are.
+            names.map_or(true, |names| names.iter().any(|(_, name)| is_conflict_name(name)))
+        });
+        copies.len() as u64
+    }
+
+    /// Somebody waits for room on `stage`: what lies in these domains up to these steps need not settle, and if the tier is above
+    /// its high water, hot copies go. Does not wait.
+    pub fn make_room(&self, domains: Vec<(String, Seq)>, stage: TierId) {
+        // A full channel means that the loop has much to do; who still waits asks again.
+        let _ = self.events.try_send(Event::MakeRoom(domains));
+        if self.context.stores.hot.contains_key(&stage) && !self.making_room.swap(true, Ordering::AcqRel) {
+            let (context, making_room) = (self.context.clone(), self.making_room.clone());
+            self.context.runtime.spawn(async move {
+                if let Err(error) =
+                    context.blocking(|context| context.stores.keep_below_high_water(context)).await
+                {
+                    tracing::warn!(%error, "hot copies could not make room");
+                }
+                making_room.store(false, Ordering::Release);
+            });
+        }
     }
 
     /// Uses other rules from now on.

@@ -112,6 +112,9 @@ impl Default for Limits {
     }
 }
 
+/// So many times the settle time of its rule a step waits at most, counted from the first close.
+const SETTLES_AT_MOST: u32 = 10;
+
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -395,6 +398,14 @@ impl Queue {
         domain.entries.iter_mut().take_while(|entry| entry.item.seq <= seq).for_each(Entry::try_again);
     }
 
+    /// This failed step is tried again at once.
+    pub fn retry(&mut self, domain: &str, seq: Seq) {
+        let Some(domain) = self.domains.get_mut(domain) else { return };
+        if let Some(at) = domain.find(seq) {
+            domain.entries[at].try_again();
+        }
+    }
+
     /// Steps of `domain` up to `seq` settle no longer.
     pub fn settle_no_more(&mut self, domain: &str, seq: Seq) {
         if let Some(domain) = self.domains.get_mut(domain) {
@@ -438,6 +449,22 @@ impl Queue {
         self.domains.get(domain).is_some_and(|domain| domain.is_stuck(seq))
     }
 
+    /// Whether this very step is still to be done, as far as memory tells: one that was not read yet counts.
+    #[must_use]
+    pub fn is_left(&self, domain: &str, seq: Seq) -> bool {
+        match self.domains.get(domain) {
+            None => self.overflow.is_some_and(|first| first <= seq),
+            Some(domain) => domain.find(seq).is_some() || (domain.more && domain.held_to < seq),
+        }
+    }
+
+    /// Whether this very step is refused for good.
+    #[must_use]
+    pub fn is_blocked(&self, domain: &str, seq: Seq) -> bool {
+        let state = |domain: &Domain| domain.find(seq).map(|at| domain.entries[at].state);
+        self.domains.get(domain).and_then(state) == Some(State::Blocked)
+    }
+
     /// Whether there is nothing to do, now or later.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -468,6 +495,13 @@ impl Queue {
 fn oldest(mut steps: Vec<(Seq, &String, usize)>, room: usize) -> Vec<(String, usize)> {
     steps.sort_unstable_by_key(|(seq, ..)| *seq);
     steps.into_iter().take(room).map(|(_, name, at)| (name.clone(), at)).collect()
+}
+
+/// Until when a step waits for renames, rewrites and deletes.
+#[must_use]
+pub fn settled_at(item: &Item) -> Timestamp {
+    let at_last = later(item.queued_at, item.settle.saturating_mul(SETTLES_AT_MOST));
+    later(item.renewed_at, item.settle).min(at_last)
 }
 
 /// `time` + `by`, without overflow.

@@ -1,8 +1,10 @@
 //! What the mover says of itself; cheap enough to ask at any time.
 
-use crate::types::{Seq, Timestamp};
+use crate::catalog::Backlog;
+use crate::types::{Ino, Seq, Timestamp};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sums since the start of the daemon.
@@ -20,9 +22,26 @@ pub(crate) struct Counters {
     /// By domain and step.
     pub(crate) blocked: Mutex<BTreeMap<(String, Seq), Trouble>>,
     pub(crate) queue: Mutex<QueueFacts>,
+    /// Steps that jobs are at.
+    pub(crate) running: Mutex<HashSet<Seq>>,
+    /// Steps that fail and are tried again, by domain and step: since when, and what the last try said.
+    pub(crate) failing: Mutex<BTreeMap<(String, Seq), (Timestamp, Trouble)>>,
+    /// Conflict copies made, the newest of them.
+    pub(crate) conflict_copies: Mutex<Vec<Ino>>,
 }
 
+/// Conflict copies remembered one by one.
+const MAX_COPIES: usize = 10_000;
+
 impl Counters {
+    /// A conflict copy was made.
+    pub(crate) fn note_conflict(&self, copy: Ino) {
+        let mut copies = self.conflict_copies.lock();
+        if copies.len() < MAX_COPIES && !copies.contains(&copy) {
+            copies.push(copy);
+        }
+    }
+
     pub(crate) fn add(counter: &AtomicU64, by: u64) {
         counter.fetch_add(by, Ordering::Relaxed);
     }
@@ -31,7 +50,6 @@ impl Counters {
 /// What the loop last said of the queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueFacts {
-    pub(crate) waiting: usize,
     pub(crate) running: usize,
     pub(crate) oldest: Option<Timestamp>,
 }
@@ -54,7 +72,7 @@ pub struct Trouble {
 /// The mover at a glance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MoverStatus {
-    /// Steps in memory, those in flight included; a longer queue stays in the catalog.
+    /// Steps still to do, those in flight included.
     pub queued: u64,
     /// Jobs in flight.
     pub in_flight: u64,
@@ -62,6 +80,8 @@ pub struct MoverStatus {
     pub dirty_files: u64,
     /// Their bytes.
     pub dirty_bytes: u64,
+    /// Of the files: open for writing, or never closed.
+    pub open_files: u64,
     /// When the oldest waiting step was queued.
     pub oldest: Option<Timestamp>,
     /// Files committed at home since the start.
@@ -80,6 +100,14 @@ pub struct MoverStatus {
     pub retries: u64,
     /// Stage files that no row knows, found at start and left alone.
     pub leftovers: u64,
+    /// Conflict copies that still have such a name: nobody has looked at them.
+    pub conflict_copies: u64,
+    /// Steps that failed and are tried again.
+    pub retrying: u64,
+    /// Of those the one that fails for the longest time, and since when.
+    pub failing: Option<(Timestamp, Trouble)>,
+    /// What still has to reach home, by order domain.
+    pub backlog: Arc<Vec<Backlog>>,
     /// Refused for good.
     pub blocked: Vec<Trouble>,
     /// The newest failure of any step.

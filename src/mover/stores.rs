@@ -4,6 +4,7 @@ use crate::catalog::Replica;
 use crate::data::{HotStore, Identity, MemoryBudget, Permit, Sidecar, StageStore, Staged};
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
+use crate::mover::keep::Kept;
 use crate::types::{Key, TierId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -110,9 +111,9 @@ impl Stores {
         Ok(left)
     }
 
-    /// Drops the least recently used hot copies of tiers above their high water.
-    pub(crate) fn keep_below_high_water(&self) -> Result<()> {
-        for hot in self.hot.values() {
+    /// Drops hot copies of tiers above their high water: first what rules say, then the least recently used.
+    pub(crate) fn keep_below_high_water(&self, context: &Context) -> Result<()> {
+        for (tier, hot) in &self.hot {
             let Some(resident) = hot.store.tier().resident() else { continue };
             let usage = match resident.usage() {
                 Ok(usage) => usage,
@@ -124,7 +125,9 @@ impl Stores {
             let used = usage.total.saturating_sub(usage.free) as f64;
             let total = usage.total as f64;
             if total > 0.0 && used > hot.high_water * total {
-                let evicted = hot.store.evict((used - hot.low_water * total) as u64, &|_| false)?;
+                let kept = Kept::on(context, *tier, &hot.store)?;
+                let too_much = (used - hot.low_water * total) as u64;
+                let evicted = hot.store.evict(too_much, &|copy| kept.worth(copy))?;
                 tracing::info!(
                     tier = hot.store.tier().name(),
                     files = evicted.files,

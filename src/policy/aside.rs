@@ -23,6 +23,14 @@ pub fn conflict_name(name: &[u8], host: &str, now: Timestamp, attempt: u32) -> V
     [&name[..keep], suffix.as_bytes()].concat()
 }
 
+/// Whether a name looks like one that [`conflict_name`] makes.
+#[must_use]
+pub fn is_conflict_name(name: &[u8]) -> bool {
+    name.windows(MARK.len()).any(|part| part == MARK)
+}
+
+const MARK: &[u8] = b".conflict-";
+
 /// `20260131T134500Z`.
 #[must_use]
 pub fn utc(time: Timestamp) -> String {
@@ -72,6 +80,7 @@ mod tests {
     fn conflict_names_are_valid_names() {
         let name = conflict_name(b"a.txt", "gpu 1/\u{c3}", at(0), 0);
         assert_eq!(name, b"a.txt.conflict-gpu_1__-19700101T000000Z");
+        assert!(is_conflict_name(&name) && !is_conflict_name(b"a.txt.conflict"));
         let long = "\u{e9}".repeat(127);
         for attempt in 0..3 {
             let name = conflict_name(long.as_bytes(), &"h".repeat(300), at(0), attempt);

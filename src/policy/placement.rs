@@ -45,6 +45,54 @@ pub enum Conflict {
     Overwrite,
 }
 
+/// Groups of files of which the newest keep their hot copies.
+#[derive(Clone, Debug)]
+pub struct KeepHot {
+    text: String,
+    pattern: Pattern,
+    /// How many groups of each parent.
+    pub last: usize,
+}
+
+impl KeepHot {
+    /// The `last` newest of the directories that match `group`, relative to the mount.
+    ///
+    /// # Errors
+    /// What is wrong with the pattern and what to write instead.
+    pub fn new(group: &str, last: usize) -> Result<Self, String> {
+        if group.split('/').any(|part| part == "**") {
+            return Err("has a `**`; write a `*` for each directory, as in \"checkpoints/*/*\"".into());
+        }
+        Ok(Self { text: group.to_owned(), pattern: Pattern::parse(group)?, last })
+    }
+
+    /// Whether this directory is a group.
+    #[must_use]
+    pub fn is_group(&self, dir: &Key) -> bool {
+        self.pattern.matches(dir)
+    }
+
+    /// Whether groups may be below this directory.
+    #[must_use]
+    pub fn is_above_groups(&self, dir: &Key) -> bool {
+        self.pattern.reach(dir) != Reach::Nothing
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn pattern(&self) -> &str {
+        &self.text
+    }
+}
+
+impl PartialEq for KeepHot {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.text, self.last) == (&other.text, other.last)
+    }
+}
+
+impl Eq for KeepHot {}
+
 /// What one `[[rule]]` decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -74,6 +122,10 @@ pub struct Rule {
     pub hold_max: Duration,
     /// What becomes of both versions after an outside change.
     pub conflict: Conflict,
+    /// Bytes not at home above which opens for writing wait; `None`: any number.
+    pub dirty_max: Option<u64>,
+    /// Groups whose newest keep their hot copies.
+    pub keep_hot: Option<KeepHot>,
 }
 
 /// A rule as configured, before its pattern is compiled.
@@ -131,6 +183,11 @@ impl Rules {
     #[must_use]
     pub fn is_held(&self, path: &Key) -> bool {
         self.compiled(path).hold.iter().any(|pattern| pattern.matches(path))
+    }
+
+    /// All rules, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.0.iter().map(|one| &one.rule)
     }
 
     /// Every tier that may be home of something at or below `dir`, each once, in rule order. Exact about rules
@@ -231,10 +288,16 @@ impl Rules {
         Some(RuleSet(rules.iter().map(|one| one.rule.index).collect()).to_string())
     }
 
+    /// The rule that an order domain is of; none if no rule of now makes it.
+    #[must_use]
+    pub fn of_domain(&self, domain: &str) -> Option<&Rule> {
+        self.0.get(rule_of(domain)?).map(|one| &one.rule)
+    }
+
     /// Which steps of an order domain keep their order; all in one that no rule of now makes.
     #[must_use]
     pub fn order(&self, domain: &str) -> Order {
-        rule_of(domain).and_then(|index| self.0.get(index)).map_or(Order::Strict, |one| one.rule.order)
+        self.of_domain(domain).map_or(Order::Strict, |rule| rule.order)
     }
 }
 

@@ -67,6 +67,16 @@ impl Vfs {
         Ok(ino)
     }
 
+    /// The inode under a path as far as it is known: no tier is asked.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`].
+    pub fn resolve_known(&self, path: &Key) -> Result<Ino> {
+        path.components().try_fold(Ino::ROOT, |ino, name| {
+            Ok(self.catalog().lookup(ino, name)?.ok_or(Kind::NotFound)?.attr.ino)
+        })
+    }
+
     /// Facts of one inode.
     ///
     /// # Errors
@@ -98,7 +108,7 @@ impl Vfs {
         Ok(FileFacts { path, attr, copies, state, rule, home })
     }
 
-    fn tier_name(&self, tier: TierId) -> String {
+    pub(super) fn tier_name(&self, tier: TierId) -> String {
         self.parts.tiers.find(tier).map_or_else(String::new, |tier| tier.name().to_owned())
     }
 

@@ -64,6 +64,9 @@ fn rules(scratch: TierId, share: TierId, poor: TierId, blob: TierId) -> Rules {
         hold: Vec::new(),
         hold_max: Duration::MAX,
         conflict: Conflict::default(),
+
+        dirty_max: None,
+        keep_hot: None,
     };
     Rules::new(vec![
         rule(0, "b/**", blob, scratch, &[], BLOB_WINDOW),
@@ -138,6 +141,7 @@ impl Bed {
             invalidate: Arc::new(move |what| sink.lock().push(what)),
             defaults: Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode: 0o755 },
             mode,
+            room: Default::default(),
             blob_size: 1 << 40,
             facts: Arc::new(NoFacts),
         });

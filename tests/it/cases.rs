@@ -10,6 +10,7 @@ mod links_and_times;
 mod maps;
 mod names;
 mod order;
+mod recipe;
 mod refused;
 mod room;
 mod signing_in;

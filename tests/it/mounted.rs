@@ -1,14 +1,19 @@
 //! Tests on a real mount of the real binary.
 
 mod bad_input;
+mod flush;
 mod full;
+mod health;
+mod keep_hot;
 mod latest;
 mod limits;
 mod permissions;
 mod poor;
 mod posix;
 mod promises;
+mod queue;
 mod renames;
+mod room;
 mod sharing;
 mod sick;
 mod stress;

@@ -2,11 +2,14 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use tierfs::cli::queue;
 
 /// Where the data of a tierfs mount is, how full its tiers are, and first what needs a person.
 #[derive(Debug, Parser)]
 #[command(name = "tierstat", version, args_conflicts_with_subcommands = true)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 not mounted.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 not mounted; those of health are its answer."
+)]
 pub struct Args {
     /// Any path in the mount; without it, the mount around the current directory, or the only one
     pub mountpoint: Option<PathBuf>,
@@ -22,6 +25,30 @@ pub struct Args {
 pub enum Command {
     /// A line a file: the tiers that hold it, its state, heat and size
     Ls(Ls),
+    /// What still has to reach home, a line a step in their order
+    Queue(Queue),
+    /// Whether it needs somebody, and why. Exit codes: 0 no, 1 soon, if what is wrong does not pass, 2 now, 3 not mounted
+    Health(Health),
+}
+
+/// `tierstat health`.
+#[derive(Debug, ClapArgs)]
+pub struct Health {
+    /// Any path in the mount; without it, the mount around the current directory, or the only one
+    pub mountpoint: Option<PathBuf>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// `tierstat queue`.
+#[derive(Debug, ClapArgs)]
+pub struct Queue {
+    /// Any path in the mount; without it, the mount around the current directory, or the only one
+    pub mountpoint: Option<PathBuf>,
+    /// A JSON object a line
+    #[arg(long)]
+    json: bool,
 }
 
 /// `tierstat ls`.
@@ -73,6 +100,18 @@ pub enum Depth {
 impl Args {
     pub fn form(&self) -> Form {
         form(self.json)
+    }
+}
+
+impl Health {
+    pub fn form(&self) -> Form {
+        form(self.json)
+    }
+}
+
+impl Queue {
+    pub fn form(&self) -> queue::Form {
+        if self.json { queue::Form::Json } else { queue::Form::Text }
     }
 }
 

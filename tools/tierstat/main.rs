@@ -1,6 +1,7 @@
 //! `tierstat`: where the data is, how full the tiers are, and first what needs a person.
 
 mod args;
+mod health;
 mod letters;
 mod ls;
 mod order;
@@ -11,6 +12,7 @@ use args::{Args, Command};
 use clap::Parser;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
+use tierfs::cli::queue::{self, ListError};
 use tierfs::control::target::TargetError;
 
 /// Why nothing could be shown.
@@ -22,6 +24,16 @@ enum Failure {
     Said(String),
     #[error("{0}")]
     Output(#[from] io::Error),
+}
+
+impl From<ListError> for Failure {
+    fn from(error: ListError) -> Self {
+        match error {
+            ListError::Target(error) => Self::Target(error),
+            ListError::Client(error) => Self::Said(error.to_string()),
+            ListError::Output(error) => Self::Output(error),
+        }
+    }
 }
 
 impl Failure {
@@ -41,9 +53,9 @@ impl Failure {
 fn main() -> ExitCode {
     let args = Args::parse();
     let mut out = BufWriter::new(io::stdout().lock());
-    let shown = show(&args, &mut out).and_then(|()| Ok(out.flush()?));
+    let shown = show(&args, &mut out).and_then(|code| out.flush().map(|()| code).map_err(Failure::from));
     match shown {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");
@@ -52,9 +64,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn show(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+/// Shows it; answers the exit code.
+fn show(args: &Args, out: &mut dyn Write) -> Result<u8, Failure> {
     match &args.command {
-        None => summary::show(args.mountpoint.as_deref(), args.form(), out),
-        Some(Command::Ls(ls)) => ls::show(ls, out),
+        None => summary::show(args.mountpoint.as_deref(), args.form(), out)?,
+        Some(Command::Ls(ls)) => ls::show(ls, out)?,
+        Some(Command::Queue(args)) => queue::show(args.mountpoint.as_deref(), args.form(), out)?,
+        Some(Command::Health(args)) => return health::show(args.mountpoint.as_deref(), args.form(), out),
     }
+    Ok(0)
 }

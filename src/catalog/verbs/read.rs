@@ -2,7 +2,7 @@
 
 use super::Catalog;
 use crate::catalog::tables::{InodeFilter, Tx};
-use crate::catalog::{DirEntry, Inode, PlaceId, Replica, TierCounts};
+use crate::catalog::{DirEntry, Inode, PlaceId, Replica, TierCounts, WriteState};
 use crate::error::Result;
 use crate::types::{FileKind, Ino, Key, TierId};
 use rusqlite::params;
@@ -128,18 +128,20 @@ fn count_some(
     sums: &mut BTreeMap<u32, TierCounts>,
 ) -> Result<Option<(i64, Vec<u8>)>> {
     let rows = tx.all(
-        "SELECT r.place, r.name, p.tier, i.size FROM replica r
+        "SELECT r.place, r.name, p.tier, i.size, i.state FROM replica r
          JOIN place p ON p.id = r.place
          LEFT JOIN inode i ON i.ino = r.ino AND i.generation = r.generation AND i.kind <> 2 AND i.nlink > 0
          WHERE (r.place, r.name) > (?1, ?2) ORDER BY r.place, r.name LIMIT ?3",
         params![after.0, after.1, COUNTED_AT_ONCE],
         |row| {
             let size: Option<i64> = row.get(3)?;
-            Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, u32>(2)?, size))
+            let found =
+                size.map(|size| Ok::<_, rusqlite::Error>((size, row.get::<_, i64>(4)?))).transpose()?;
+            Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, u32>(2)?, found))
         },
     )?;
-    for (place, _, tier, size) in &rows {
-        let (Some(size), Some(counts)) = (size, sums.get_mut(tier)) else { continue };
+    for (place, _, tier, found) in &rows {
+        let (Some((size, state)), Some(counts)) = (found, sums.get_mut(tier)) else { continue };
         let (files, bytes) = if tx.is_stage(*place)? {
             (&mut counts.staged_files, &mut counts.staged_bytes)
         } else {
@@ -147,6 +149,11 @@ fn count_some(
         };
         *files += 1;
         *bytes += size.cast_unsigned();
+        if tx.is_stage(*place)? && *state != WriteState::Clean as i64 {
+            counts.dirty_files += 1;
+            counts.dirty_bytes += size.cast_unsigned();
+            counts.open_files += u64::from(*state != WriteState::Closed as i64);
+        }
     }
     let whole = i64::try_from(rows.len()) == Ok(COUNTED_AT_ONCE);
     Ok(rows.into_iter().next_back().filter(|_| whole).map(|(place, name, ..)| (place, name)))

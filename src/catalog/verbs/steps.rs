@@ -65,4 +65,16 @@ impl Catalog {
             Ok(())
         })
     }
+
+    /// A failed step may be tried again at once, a blocked one too. What its last try said stays until the next says something.
+    pub fn retry_step(&self, seq: Seq) -> Result<()> {
+        self.engine.write(|tx| {
+            tx.execute(
+                "UPDATE step SET attempts = 0, not_before = 0, blocked = 0 WHERE seq = ?1",
+                [seq.0.cast_signed()],
+            )?;
+            tx.wake();
+            Ok(())
+        })
+    }
 }

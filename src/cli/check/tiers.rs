@@ -1,12 +1,14 @@
 //! Reaching every tier, and what those that answer can't hold.
 
 use super::finding::{Finding, Level};
+use super::stages;
 use crate::cli::failure::Failure;
 use crate::cli::text;
 use crate::config::{Config, TierConfig, TierKind};
 use crate::error::{Error, Kind};
-use crate::mount;
+use crate::mount::{self, OwnIds};
 use crate::tier::{Capabilities, Tier};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Asks all tiers at once, hands over what is found in the order of the config, and answers the worst.
 pub(super) fn reach(
     config: &Config,
+    file: &Path,
     each: &mut dyn FnMut(Finding) -> Result<(), Failure>,
 ) -> Result<Level, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -23,7 +26,11 @@ pub(super) fn reach(
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("check: {error}")))?;
-    let asked: Vec<_> = config.tiers.iter().cloned().map(|tier| runtime.spawn(ask(tier))).collect();
+    // Which are its own is not known then, and an error of the catalog is told elsewhere.
+    let own = Arc::new(OwnIds::of(config).unwrap_or_default());
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let ask = |tier: TierConfig| runtime.spawn(ask(tier, own.clone(), file.clone()));
+    let asked: Vec<_> = config.tiers.iter().cloned().map(ask).collect();
     let mut worst = Level::Ok;
     for (tier, asked) in config.tiers.iter().zip(asked) {
         let findings = match runtime.block_on(asked) {
@@ -44,7 +51,7 @@ fn what(tier: &TierConfig) -> String {
     format!("tier {}", tier.name)
 }
 
-async fn ask(config: TierConfig) -> Vec<Finding> {
+async fn ask(config: TierConfig, own: Arc<OwnIds>, file: PathBuf) -> Vec<Finding> {
     let patience = PATIENCE.min(config.deadline);
     let started = Instant::now();
     let answered = tokio::time::timeout(patience, answer(&config)).await;
@@ -54,6 +61,7 @@ async fn ask(config: TierConfig) -> Vec<Finding> {
             let head = format!("{} at {} answered in {took}{usage}", config.kind.word(), tier.location());
             let mut findings = vec![Finding::ok(what(&config), head)];
             findings.extend(weaknesses(&what(&config), config.kind, &tier.capabilities()));
+            findings.extend(left_there(&config, tier, own, &file, patience).await);
             findings
         }
         Ok(Err(error)) => vec![Finding::fail(what(&config), format!("{error}{}", remedy(&config, &error)))],
@@ -61,6 +69,26 @@ async fn ask(config: TierConfig) -> Vec<Finding> {
             what(&config),
             format!("no answer in {} s: network, firewall, or a hung mount", patience.as_secs()),
         )],
+    }
+}
+
+/// What other mounts have left on its stages.
+async fn left_there(
+    config: &TierConfig,
+    tier: Arc<dyn Tier>,
+    own: Arc<OwnIds>,
+    file: &Path,
+    patience: Duration,
+) -> Vec<Finding> {
+    let Some(directory) = config.directory() else { return Vec::new() };
+    let root = directory.path.clone();
+    let look = tokio::task::spawn_blocking(move || mount::foreign_stages(&root, &tier, &own));
+    match tokio::time::timeout(patience, look).await {
+        Ok(Ok(Ok(found))) => stages::told(&what(config), &found, file),
+        Ok(Ok(Err(error))) => {
+            vec![Finding::warn(what(config), format!("its stages can't be looked at: {error}"))]
+        }
+        _ => vec![Finding::warn(what(config), "its stages are too many to be looked through now")],
     }
 }
 

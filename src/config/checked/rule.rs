@@ -6,7 +6,7 @@ use crate::config::report::{Findings, WHOLE_FILE};
 use crate::config::section::{Located, Reader, quoted};
 use crate::config::show::{Origin, Shown};
 use crate::config::units;
-use crate::policy::placement::{Conflict, Order, Pattern, Promote};
+use crate::policy::placement::{Conflict, KeepHot, Order, Pattern, Promote};
 use std::time::Duration;
 
 /// `[[rule]]`
@@ -22,6 +22,8 @@ pub struct RuleConfig {
     pub hot: Vec<String>,
     /// When a hot copy is made.
     pub promote: Promote,
+    /// Groups whose newest keep their hot copies.
+    pub keep_hot: Option<KeepHot>,
     /// Which commits keep their order.
     pub order: Order,
     /// Directories with an order of their own.
@@ -32,6 +34,8 @@ pub struct RuleConfig {
     pub hold_max: Duration,
     /// What becomes of both versions after an outside change.
     pub conflict: Conflict,
+    /// Bytes not at home above which opens for writing wait; `None`: any number.
+    pub dirty_max: Option<u64>,
     /// How long an upload waits after close.
     pub settle: Duration,
     /// How long changes by other tools may stay unseen; `None`: for ever.
@@ -58,11 +62,13 @@ pub(super) struct Draft {
     stage: Option<String>,
     hot: Vec<String>,
     promote: Promote,
+    keep_hot: Option<KeepHot>,
     order: Order,
     order_by: Option<String>,
     hold: Vec<String>,
     hold_max: Duration,
     conflict: Conflict,
+    dirty_max: Option<u64>,
     settle: Duration,
     revalidate: Option<Duration>,
 }
@@ -76,7 +82,9 @@ impl Draft {
     }
 
     pub(super) fn finish(self) -> Option<RuleConfig> {
-        let Self { hot, promote, order, order_by, hold, hold_max, conflict, settle, revalidate, .. } = self;
+        let Self { hot, promote, keep_hot, order, order_by, hold, hold_max, .. } = self;
+        let (conflict, dirty_max, settle, revalidate) =
+            (self.conflict, self.dirty_max, self.settle, self.revalidate);
         let (path, home, stage) = (self.path?.value.0, self.home?, self.stage?);
         Some(RuleConfig {
             path,
@@ -84,11 +92,13 @@ impl Draft {
             stage,
             hot,
             promote,
+            keep_hot,
             order,
             order_by,
             hold,
             hold_max,
             conflict,
+            dirty_max,
             settle,
             revalidate,
         })
@@ -135,11 +145,13 @@ fn read(
     let hot = read_hot(&mut reader, tiers, home);
     let stage = read_stage(&mut reader, tiers, mount, home, &hot);
     let promote = read_promote(&mut reader);
+    let keep_hot = read_keep_hot(&mut reader);
     let order = reader.value("order", &|text| word(text, &ORDERS)).value;
     let order_by = reader.given("order_by", &glob).map(|given| given.value);
     let hold = read_hold(&mut reader, home);
     let hold_max = reader.value("hold_max", &units::duration).value;
     let conflict = reader.value("conflict", &|text| word(text, &CONFLICTS)).value;
+    let dirty_max = reader.value("dirty_max", &units::size_or_unlimited).value;
     let settle = reader.value("settle", &units::duration).value;
     let revalidate = read_revalidate(&mut reader, home);
     let (line, home) = (reader.line(), home.map(|home| home.name.clone()));
@@ -150,11 +162,13 @@ fn read(
         stage,
         hot,
         promote,
+        keep_hot,
         order,
         order_by,
         hold,
         hold_max,
         conflict,
+        dirty_max,
         settle,
         revalidate,
     };
@@ -245,6 +259,51 @@ fn read_promote(reader: &mut Reader<'_>) -> Promote {
         );
     }
     promote.value
+}
+
+fn read_keep_hot(reader: &mut Reader<'_>) -> Option<KeepHot> {
+    let Located { value: entries, line } = reader.table("keep_hot")?;
+    let (mut group, mut last) = (None, None);
+    let mut names = Vec::new();
+    for (name, text) in &entries {
+        match name.as_str() {
+            "group" => group = Some(text),
+            "last" => last = Some(text),
+            other => {
+                let other = other.escape_debug();
+                reader.problem(text.line, format!("keep_hot has no `{other}`; it has `group` and `last`"));
+            }
+        }
+        names.extend(text.names.clone());
+    }
+    let (Some(group), Some(last)) = (group, last) else {
+        reader
+            .problem(line, "keep_hot needs both; write keep_hot = { group = \"checkpoints/*/*\", last = 3 }");
+        return None;
+    };
+    if !reader.has("hot") {
+        reader.problem(
+            line,
+            "keep_hot keeps hot copies, and this rule makes none; write hot = \"a directory tier\"",
+        );
+    }
+    let Some(count) = last.value.parse().ok().filter(|count| *count > 0) else {
+        let given = last.value.escape_debug();
+        reader
+            .problem(last.line, format!("keep_hot: last = {given} is not a count; write a number from 1 on"));
+        return None;
+    };
+    match KeepHot::new(&group.value, count) {
+        Ok(keep) => {
+            let shown = format!("{{ group = {}, last = {count} }}", quoted(&group.value));
+            reader.note("keep_hot", shown, Origin::Line { line, names });
+            Some(keep)
+        }
+        Err(wrong) => {
+            reader.problem(group.line, format!("keep_hot: group = {} {wrong}", quoted(&group.value)));
+            None
+        }
+    }
 }
 
 fn read_revalidate(reader: &mut Reader<'_>, home: Option<&tier::Draft>) -> Option<Duration> {

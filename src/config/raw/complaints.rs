@@ -96,5 +96,8 @@ pub(super) fn wrong_type(key: &KeyInfo, value: &DeValue<'_>) -> String {
         DeValue::Table(_) => "a table",
         _ => "a date",
     };
-    format!("`{name}` is {what}; write text in quotes, such as {name} = {example}")
+    match key.unit {
+        keys::Unit::Group => format!("`{name}` is or has {what}; write {name} = {example}"),
+        _ => format!("`{name}` is {what}; write text in quotes, such as {name} = {example}"),
+    }
 }

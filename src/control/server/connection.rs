@@ -2,8 +2,8 @@
 
 use crate::control::Daemon;
 use crate::control::protocol::{
-    ANSWER_MAX, Answer, AnswerBody, Call, ErrorCode, ListQuery, PAGE_MAX, Progress, REQUEST_MAX, Request,
-    VERSION, WireError, WirePath,
+    ANSWER_MAX, Answer, AnswerBody, Call, ErrorCode, ListQuery, PAGE_MAX, Progress, QueueQuery, REQUEST_MAX,
+    Request, VERSION, WireError, WirePath,
 };
 use crate::error::Error;
 use serde::Serialize;
@@ -131,7 +131,9 @@ fn parse(line: &[u8]) -> Result<Request, (u64, AnswerBody)> {
 fn check(call: &Call) -> Result<(), &'static str> {
     let paths = match call {
         Call::Flush { paths, .. } | Call::Pending { paths } | Call::Warm { paths, .. } => paths.as_slice(),
-        Call::Path { path } | Call::List(ListQuery { path, .. }) => std::slice::from_ref(path),
+        Call::Path { path } | Call::List(ListQuery { path, .. }) | Call::Retry { path } => {
+            std::slice::from_ref(path)
+        }
         _ => &[],
     };
     if paths.len() > PATHS_MAX {
@@ -202,6 +204,11 @@ async fn work(daemon: &dyn Daemon, call: Call, sink: &watch::Sender<Progress>) -
         Call::AcceptTier { name, file_system } => outcome(daemon.accept_tier(&name, file_system).await),
         Call::Lost { after } => outcome(daemon.lost(after).await),
         Call::ForgetLost { up_to } => outcome(daemon.forget_lost(up_to).await),
+        Call::Queue(query) => {
+            let query = QueueQuery { limit: query.limit.clamp(1, PAGE_MAX), ..query };
+            outcome(daemon.queue(&query).await)
+        }
+        Call::Retry { path } => outcome(daemon.retry(&path.0).await),
     }
 }
 

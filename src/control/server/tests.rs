@@ -94,6 +94,15 @@ impl Daemon for Fake {
     async fn forget_lost(&self, _: u64) -> Result<u64> {
         Ok(0)
     }
+
+    async fn queue(&self, query: &QueueQuery) -> Result<QueuePage> {
+        assert_eq!(query.limit, PAGE_MAX);
+        Ok(QueuePage { rows: vec![], next: Some(query.after + 1) })
+    }
+
+    async fn retry(&self, path: &[u8]) -> Result<Retried> {
+        Err(Error::new(Kind::NotFound, format!("{} is not in the queue", String::from_utf8_lossy(path))))
+    }
 }
 
 struct Rig {
@@ -151,6 +160,12 @@ fn calls_are_answered_one_after_another() {
     assert_eq!(client.native_path(WirePath(b"a".to_vec())).unwrap().tier, "scratch");
     let query = ListQuery { path: WirePath::default(), after: None, limit: u32::MAX };
     assert_eq!(client.list(query).unwrap().next.as_deref(), Some("more"));
+    assert_eq!(client.queue(QueueQuery { after: 6, limit: u32::MAX }).unwrap().next, Some(7));
+    let refused = client.retry(WirePath(b"a".to_vec())).unwrap_err();
+    assert_eq!(
+        (refused.code(), &refused.to_string()[..]),
+        (Some(ErrorCode::NotFound), "a is not in the queue")
+    );
 }
 
 #[test]
@@ -217,6 +232,8 @@ fn every_call_is_known_by_name() {
         Call::AcceptTier { name: String::new(), file_system: FileSystem::Any },
         Call::Lost { after: 0 },
         Call::ForgetLost { up_to: 0 },
+        Call::Queue(QueueQuery::default()),
+        Call::Retry { path: WirePath::default() },
     ];
     let names: Vec<String> = calls
         .iter()

@@ -22,6 +22,17 @@ pub struct Copy {
     pub key: Key,
 }
 
+/// How much it is worth to keep a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Worth {
+    /// It leaves before others.
+    Least,
+    /// As much as its last use says.
+    Usual,
+    /// It stays.
+    Kept,
+}
+
 /// What [`HotStore::evict`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evicted {
@@ -57,16 +68,17 @@ impl HotStore {
         Ok(())
     }
 
-    /// Removes the least recently used copies that nobody has open (as far as this machine knows) and
-    /// `keep` does not want, until `target_bytes` are freed or nothing is left.
+    /// Removes the copies of the least worth, of those the least recently used, that nobody has open (as far as this machine
+    /// knows), until `target_bytes` are freed or only what is kept is left.
     ///
     /// # Errors
     /// As the tier says.
-    pub fn evict(&self, target_bytes: u64, keep: &dyn Fn(&Key) -> bool) -> Result<Evicted> {
+    pub fn evict(&self, target_bytes: u64, worth: &dyn Fn(&Key) -> Worth) -> Result<Evicted> {
         let mut oldest = BinaryHeap::new();
         self.scan(&mut |copy| {
-            if !keep(&copy.key) {
-                oldest.push(copy);
+            let worth = worth(&copy.key);
+            if worth != Worth::Kept {
+                oldest.push((worth, copy));
                 if oldest.len() > CANDIDATES {
                     oldest.pop();
                 }
@@ -74,7 +86,7 @@ impl HotStore {
             ControlFlow::Continue(())
         })?;
         let mut evicted = Evicted::default();
-        for copy in oldest.into_sorted_vec() {
+        for (_, copy) in oldest.into_sorted_vec() {
             if evicted.bytes >= target_bytes {
                 break;
             }

@@ -25,6 +25,17 @@ pub enum Elsewhere {
     IsGone,
 }
 
+/// Whether the daemon that took a stage can be alive; those that can't first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Life {
+    /// It is dead.
+    Over,
+    /// It is on another machine: nobody here can tell.
+    Elsewhere,
+    /// It lives.
+    Living,
+}
+
 /// What shows others that the stage is taken.
 #[derive(Debug, Default)]
 pub(super) struct Claim {
@@ -158,6 +169,29 @@ impl StageStore {
         local.write_small(&self.root.join(OWNER)?, &self.temporary()?, &json)?;
         self.sync_ancestors()?;
         Ok(Claim { _lock: Some(lock) })
+    }
+
+    /// Who took the stage, as far as that can be read, and whether that daemon can be alive as `me` sees it.
+    ///
+    /// # Errors
+    /// As the tier says.
+    pub fn owner(&self, me: &Owner) -> Result<(Option<Owner>, Life)> {
+        let files = self.unclaimed.files()?;
+        let known = self.unclaimed.read_small(&self.root.join(OWNER)?)?;
+        let known: Option<Owner> = known.and_then(|json| serde_json::from_slice(&json).ok());
+        let standing = known.as_ref().map_or(Ok(Standing::Hidden), |known| me.standing_of(known))?;
+        let life = match standing {
+            Standing::Alive => Life::Living,
+            Standing::OtherMachine => Life::Elsewhere,
+            Standing::Gone => Life::Over,
+            // Only the lock tells.
+            Standing::Hidden => match files.open(&self.root.join(LOCK)?, Access::Read) {
+                Ok(lock) if is_locked_by_another(&lock) => Life::Living,
+                Err(error) if error.kind() != Kind::NotFound => return Err(error),
+                _ => Life::Over,
+            },
+        };
+        Ok((known, life))
     }
 
     fn refuse_living_owner(&self, owner: &Owner, locked_by_another: bool) -> Result<()> {

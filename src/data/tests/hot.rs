@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::clock::{Clock, ManualClock, SystemClock};
-use crate::data::{HotStore, Identity};
+use crate::data::{HotStore, Identity, Worth};
 use crate::types::{Key, Version};
 use std::fs;
 use std::sync::Arc;
@@ -88,12 +88,17 @@ fn eviction_drops_the_least_recently_used_closed_copies() {
         })
         .collect();
     let open = fs::File::open(directory.path(&keys[0])).unwrap();
-    let evicted = hot.evict(150, &|key| *key == keys[1]).unwrap();
+    let worth = |key: &Key| match keys.iter().position(|known| known == key) {
+        Some(1) => Worth::Kept,
+        Some(4) => Worth::Least,
+        _ => Worth::Usual,
+    };
+    let evicted = hot.evict(150, &worth).unwrap();
     assert_eq!((evicted.files, evicted.bytes), (2, 200));
     let left: Vec<bool> = keys.iter().map(|key| directory.path(key).exists()).collect();
-    assert_eq!(left, [true, true, false, false, true], "a is open, b is kept");
+    assert_eq!(left, [true, true, false, true, false], "a is open, b is kept, e leaves first");
     let parent = directory.path(&keys[2].split().unwrap().0);
     assert!(!parent.exists(), "an empty directory goes too");
     drop(open);
-    assert_eq!(hot.evict(u64::MAX, &|_| false).unwrap().files, 3);
+    assert_eq!(hot.evict(u64::MAX, &|_| Worth::Usual).unwrap().files, 3);
 }

@@ -24,7 +24,7 @@ pub(crate) async fn run(context: &Arc<Context>) {
             recover::adopt_released(context)?;
             tidy::look_at_mapped(context)?;
             describe_moved(context)?;
-            context.stores.keep_below_high_water()
+            context.stores.keep_below_high_water(context)
         })
         .await;
     if let Err(error) = done {

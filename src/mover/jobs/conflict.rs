@@ -82,6 +82,7 @@ pub(crate) async fn resolve(
         context.defaults,
     )?;
     Counters::add(&context.counters.conflicts, 1);
+    context.counters.note_conflict(inode.attr.ino);
     tracing::warn!(
         key = %target.key, tier = target.tier.name(), kept_as = %String::from_utf8_lossy(&aside),
         "CONFLICT: somebody else changed the file at its home; both versions are kept"

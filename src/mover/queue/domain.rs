@@ -1,13 +1,10 @@
 //! One order domain in memory: its steps in order, and which of them no earlier one holds up.
 
-use super::{Ahead, Holds, Item, Thing, later};
+use super::{Ahead, Holds, Item, Thing, later, settled_at};
 use crate::types::{Ino, Key, Seq, TierId, Timestamp};
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::time::Duration;
-
-/// So many times the settle time of its rule a step waits at most, counted from the first close.
-const SETTLES_AT_MOST: u32 = 10;
 
 /// How far a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,12 +227,8 @@ impl Domain {
     /// When a step may start. A wall clock that jumped back must not make it wait for longer
     /// than it was ever meant to.
     fn due(&self, item: &Item, now: Timestamp, longest_wait: Duration) -> Timestamp {
-        let settled = if item.seq <= self.hurried_to || item.renewed_at > now {
-            now
-        } else {
-            let at_last = later(item.queued_at, item.settle.saturating_mul(SETTLES_AT_MOST));
-            later(item.renewed_at, item.settle).min(at_last)
-        };
+        let settled =
+            if item.seq <= self.hurried_to || item.renewed_at > now { now } else { settled_at(item) };
         let retry = if item.not_before > later(now, longest_wait) { now } else { item.not_before };
         settled.max(retry)
     }

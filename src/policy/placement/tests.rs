@@ -19,6 +19,8 @@ fn rule(index: usize, pattern: &str, home: u32) -> Rule {
         hold: Vec::new(),
         hold_max: Duration::MAX,
         conflict: Conflict::default(),
+        dirty_max: None,
+        keep_hot: None,
     }
 }
 
@@ -170,6 +172,17 @@ proptest! {
             prop_assert!(earlier.iter().any(|pattern| pattern.matches(&path)));
         }
     }
+}
+
+#[test]
+fn groups_are_directories_of_one_depth() {
+    let keep = KeepHot::new("checkpoints/*/step-*", 3).unwrap();
+    let key = |path: &str| Key::parse(path).unwrap();
+    assert!(keep.is_group(&key("checkpoints/run/step-1")) && !keep.is_group(&key("checkpoints/run/tmp")));
+    assert!(!keep.is_group(&key("checkpoints/run")) && !keep.is_group(&key("checkpoints/run/step-1/x")));
+    assert!(keep.is_above_groups(&Key::ROOT) && keep.is_above_groups(&key("checkpoints/run")));
+    assert!(!keep.is_above_groups(&key("other")));
+    assert!(KeepHot::new("a/**", 1).unwrap_err().contains("write a `*`"));
 }
 
 #[test]

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 use tierfs::control::protocol::{
-    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Role, Row, RowKind,
-    RowState, TierAccepted, Warmed, WirePath,
+    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, QueuePage,
+    QueueQuery, QueueRow, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
 };
 use tierfs::control::server::{self, Server};
 use tierfs::control::status::Status;
@@ -35,11 +35,17 @@ pub struct Script {
     pub phase: Phase,
     pub drained: Drained,
     pub warmed: Warmed,
+    pub queue: Vec<QueueRow>,
 }
 
 impl Default for Script {
     fn default() -> Self {
-        Self { phase: Phase::Serving, drained: Drained::default(), warmed: Warmed::default() }
+        Self {
+            phase: Phase::Serving,
+            drained: Drained::default(),
+            warmed: Warmed::default(),
+            queue: Vec::new(),
+        }
     }
 }
 
@@ -67,6 +73,9 @@ impl Daemon for FakeDaemon {
     }
 
     async fn flush(&self, paths: &[Vec<u8>], _: Option<Duration>, _: &ProgressSink) -> Result<Drained> {
+        if let Some(gone) = paths.iter().find(|path| path.as_slice() == b"nothing") {
+            return Err(Error::new(Kind::NotFound, String::from_utf8_lossy(gone).into_owned()));
+        }
         self.flushed.lock().extend(paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()));
         Ok(self.script.lock().drained.clone())
     }
@@ -115,6 +124,21 @@ impl Daemon for FakeDaemon {
 
     async fn forget_lost(&self, _: u64) -> Result<u64> {
         Ok(0)
+    }
+
+    async fn queue(&self, query: &QueueQuery) -> Result<QueuePage> {
+        let last = self.script.lock().queue.len() as u64;
+        let end = last.min(query.after + 2);
+        let rows = self.script.lock().queue[query.after as usize..end as usize].to_vec();
+        Ok(QueuePage { rows, next: (end < last).then_some(end) })
+    }
+
+    async fn retry(&self, path: &[u8]) -> Result<Retried> {
+        match path {
+            b"file" => Ok(Retried { steps: 1, others: 0 }),
+            b"" => Ok(Retried { steps: 0, others: 2 }),
+            _ => Err(Error::new(Kind::NotFound, "not in the queue")),
+        }
     }
 }
 

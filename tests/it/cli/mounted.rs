@@ -4,7 +4,7 @@ use super::fake::{DeadMount, FakeMount, PID, Socket};
 use super::{Place, tierfs, tierstat};
 use std::fs::File;
 use std::process::{Command, Stdio};
-use tierfs::control::protocol::{Drained, Phase, Warmed};
+use tierfs::control::protocol::{Drained, Phase, QueueRow, Warmed};
 
 fn left(files_left: u64, open_left: u64) -> Drained {
     Drained { files_left, bytes_left: files_left << 20, open_left, timed_out: true, ..Drained::default() }
@@ -60,6 +60,34 @@ fn a_path_that_is_not_there_is_said_to_be() {
     tierstat(&["ls".as_ref(), mount.path("mnt/nothing").as_os_str()])
         .refuses(1, &["nothing", "no such file"]);
     tierfs(&["flush".as_ref(), mount.path("mnt/nothing").as_os_str()]).refuses(1, &["nothing"]);
+}
+
+#[test]
+fn the_queue_is_shown_page_by_page_by_both_programs() {
+    let mount = FakeMount::new(Socket::InSight);
+    let point = mount.path("mnt");
+    let arguments = ["queue".as_ref(), point.as_os_str()];
+    tierfs(&arguments).prints(&["nothing: all is home"]);
+    let step = |seq: u64| -> QueueRow {
+        serde_json::from_value(serde_json::json!({
+            "seq": seq, "domain": "rule0", "what": "write", "path": format!("f{seq}"), "age_s": 3,
+            "state": if seq == 1 { "blocked" } else { "frozen" }, "error": "says no",
+        }))
+        .expect("a row, also of a newer daemon")
+    };
+    mount.daemon.script.lock().queue = (1..=5).map(step).collect();
+    let listed = tierfs(&arguments);
+    listed.prints(&["  PATH\n", "f1: says no; needs a person\n", "f5"]);
+    assert_eq!(listed.out.lines().count(), 6);
+    assert_eq!(tierstat(&arguments).out, listed.out);
+    let json = tierstat(&["queue".as_ref(), "--json".as_ref(), point.as_os_str()]);
+    assert_eq!(json.out.lines().count(), 5);
+    tierfs(&["queue".as_ref(), "retry".as_ref(), mount.path("mnt/file").as_os_str()])
+        .prints(&["file: 1 step tried again now"]);
+    tierfs(&["queue".as_ref(), "retry".as_ref(), mount.path("mnt/none").as_os_str()])
+        .refuses(1, &["not in the queue"]);
+    let none = FakeMount::new(Socket::OutOfSight);
+    tierfs(&["queue".as_ref(), none.path("mnt").as_os_str()]).refuses(1, &["no daemon answers"]);
 }
 
 #[test]

@@ -76,6 +76,8 @@ fn rules(Ids(scratch, share, blob): Ids) -> Rules {
         hold: Vec::new(),
         hold_max: Duration::MAX,
         conflict: Conflict::default(),
+        dirty_max: None,
+        keep_hot: None,
     };
     let rules = vec![
         rule(0, "k/**", blob, scratch, &[scratch]),
@@ -164,6 +166,7 @@ impl World {
             invalidate: Arc::new(|_| ()),
             defaults: DEFAULTS,
             mode: IoMode::Ordinary,
+            room: Default::default(),
             blob_size: 1 << 40,
             facts: Arc::new(NoFacts),
         }));

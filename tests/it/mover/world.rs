@@ -105,6 +105,8 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         hold: if pattern == "runs/**" { vec!["**/*.tmp".into(), "**/tmp-*/**".into()] } else { Vec::new() },
         hold_max: HOUR,
         conflict: Conflict::KeepBoth,
+        dirty_max: None,
+        keep_hot: None,
     };
     Rules::new(vec![
         rule(0, "native/**", scratch, &[]),

@@ -101,6 +101,51 @@ fn a_dead_mounts_files_are_handed_out_without_config_or_daemon() {
     succeeded(&adopt(&stage, &heir(&tiers), &[]));
 }
 
+/// The catalog is gone with all it knew: `check` finds the stage, and what it says to do can be pasted.
+#[test]
+fn check_names_the_stage_of_a_dead_mount_and_the_commands() {
+    let (server, tiers) = own();
+    let mut mount = Mount::of(&tiers).named("dead").rules(LATE).start();
+    for i in (0..FILES).rev() {
+        write(&mount, &name(i), &bytes(i));
+    }
+    let stage = stage_of(&tiers);
+    let mut heir = heir(&tiers);
+    let checked = || run(&["check"], heir.config());
+    let said = succeeded(&checked());
+    assert!(said.contains("20 files") && said.contains("which lives"), "{said}");
+    assert!(!said.contains("tierfs adopt"), "{said}");
+    mount.kill9();
+    crate::support::mount::detach(mount.root());
+    fs::remove_dir_all(mount.config().parent().expect("its place")).expect("rm -rf");
+    let said = succeeded(&checked());
+    let line = said.lines().find(|line| line.contains("tierfs adopt")).expect("a line of the dead stage");
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a host name");
+    for part in ["warn  tier scratch: stage ", "20 files", "which is dead", host.trim(), " since 20"] {
+        assert!(line.contains(part), "no {part:?} in {line}");
+    }
+    let commands: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+    let to = tiers.workspace().join("rescued");
+    let rescue = commands[1].replace("DEST", to.to_str().expect("UTF-8"));
+    for command in [&rescue, commands[0]] {
+        let arguments = command.strip_prefix("tierfs ").expect("a command of ours").split(' ');
+        let output = tierfs().args(arguments).stdin(Stdio::null()).output().expect("the tierfs binary");
+        succeeded(&output);
+    }
+    assert!(!stage.exists());
+    for i in 0..FILES {
+        assert_eq!(fs::read_to_string(to.join(name(i))).expect("rescued"), bytes(i));
+    }
+    assert!(!succeeded(&checked()).contains("tierfs adopt"), "all is taken over");
+    server.clear_log();
+    heir.remount();
+    heir.flush();
+    assert_eq!(commits(&server), (0..FILES).rev().map(name).collect::<Vec<_>>());
+    for i in 0..FILES {
+        assert_eq!(tiers.expect_blob(&name(i)), bytes(i).as_bytes());
+    }
+}
+
 #[test]
 fn the_stage_of_a_mount_that_may_live_is_refused() {
     let (_server, tiers) = own();

@@ -69,6 +69,7 @@ pub struct MountBuilder<'a> {
     blob_url: Option<String>,
     blob_auth: Option<String>,
     blob_keys: String,
+    scratch_keys: String,
     share_keys: String,
     environment: Vec<(String, String)>,
     options: Vec<String>,
@@ -123,6 +124,13 @@ impl<'a> MountBuilder<'a> {
     pub fn blob_key(mut self, line: &str) -> Self {
         self.blob_keys.push_str(line);
         self.blob_keys.push('\n');
+        self
+    }
+
+    /// With a further line in `[tier.scratch]`.
+    pub fn scratch_key(mut self, line: &str) -> Self {
+        self.scratch_keys.push_str(line);
+        self.scratch_keys.push('\n');
         self
     }
 
@@ -183,13 +191,14 @@ impl<'a> MountBuilder<'a> {
     fn config(&self, place: &Path) -> String {
         let mut config = format!(
             "[mount]\ncatalog = \"sqlite://{catalog}/catalog.db\"\ncontrol = \"{place}/control.sock\"\nstage = \"scratch\"\n\
-             {keys}\n[tier.scratch]\nkind = \"lustre\"\npath = \"{scratch}\"\n{revalidate}\n\
+             {keys}\n[tier.scratch]\nkind = \"lustre\"\npath = \"{scratch}\"\n{revalidate}\n{scratch_keys}\
              [tier.share]\nkind = \"azure-files\"\npath = \"{share}\"\n{revalidate}\n{share_keys}\
              [tier.blob]\nkind = \"blob\"\n{revalidate}",
             revalidate = self.revalidate,
             place = place.display(),
             catalog = self.catalog.as_deref().unwrap_or(place).display(),
             keys = self.mount_keys,
+            scratch_keys = self.scratch_keys,
             share_keys = self.share_keys,
             scratch = self.tiers.scratch.display(),
             share = self.tiers.share.display(),
@@ -237,6 +246,7 @@ impl Mount {
             blob_url: None,
             blob_auth: None,
             blob_keys: String::new(),
+            scratch_keys: String::new(),
             share_keys: String::new(),
             environment: Vec::new(),
             options: Vec::new(),
@@ -338,10 +348,15 @@ impl Mount {
         self.wait_for_end()
     }
 
-    /// SIGTERM; returns when the daemon is gone, with its exit status.
-    pub fn terminate(&mut self) -> ExitStatus {
+    /// SIGTERM; returns at once.
+    pub fn signal(&self) {
         let daemon = self.daemon.as_ref().expect("a running daemon");
         rustix::process::kill_process(pid_of(daemon), Signal::TERM).expect("SIGTERM");
+    }
+
+    /// SIGTERM; returns when the daemon is gone, with its exit status.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.signal();
         self.wait_for_end()
     }
 

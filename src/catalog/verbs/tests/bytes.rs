@@ -179,7 +179,14 @@ fn counts_add_up_per_tier() {
     bed.commit(blob, 1);
     bed.closed(Ino::ROOT, "s");
     let counts = bed.catalog.counts().unwrap();
-    let scratch = TierCounts { files: 1, bytes: 0, staged_files: 1, staged_bytes: 10 };
+    let scratch = TierCounts {
+        files: 1,
+        staged_files: 1,
+        staged_bytes: 10,
+        dirty_files: 1,
+        dirty_bytes: 10,
+        ..TierCounts::default()
+    };
     let home = TierCounts { files: 1, bytes: 10, ..TierCounts::default() };
     assert_eq!(counts, [(bed.scratch, scratch), (bed.blob, home)]);
     assert_eq!(bed.catalog.counts().unwrap(), counts);

@@ -1,4 +1,6 @@
 use super::*;
+use crate::catalog::Waiting;
+use std::time::Duration;
 
 #[test]
 fn a_step_that_failed_is_remembered_and_finished_by_its_number() {
@@ -72,4 +74,48 @@ fn a_refused_verb_changes_nothing() {
     assert_eq!((bed.catalog.inode(ino).unwrap().attr.nlink, bed.lookup(dir, "x")), (1, None));
     let place = bed.catalog.ensure_place(dir, bed.blob).unwrap();
     assert_eq!((place.key.to_string(), place.ino), ("d".to_owned(), Some(dir)));
+}
+
+#[test]
+fn the_backlog_tells_what_each_domain_waits_for() {
+    let bed = Bed::new();
+    let is_held = |path: &Key| path.as_bytes().ends_with(b".tmp");
+    bed.closed(Ino::ROOT, "ready");
+    let again = bed.closed(Ino::ROOT, "written again");
+    bed.closed(Ino::ROOT, "ready too");
+    bed.closed(Ino::ROOT, "held.tmp");
+    let blocked = bed.closed(Ino::ROOT, "blocked");
+    bed.closed(Ino::ROOT, "after");
+    bed.catalog.begin_write(again, bed.scratch).unwrap();
+    bed.catalog.fail_step(bed.catalog.step_of(blocked).unwrap().unwrap(), "no", Timestamp(0), true).unwrap();
+    let found = bed.catalog.backlog(Duration::ZERO, &is_held).unwrap();
+    let seen: Vec<_> = found.iter().map(|part| (part.waiting, part.steps, part.files, part.bytes)).collect();
+    assert_eq!(
+        seen,
+        [
+            (Waiting::ForMover, 2, 2, 20),
+            (Waiting::Behind, 1, 1, 10),
+            (Waiting::ForName, 1, 1, 10),
+            (Waiting::ForClose, 1, 1, 10),
+            (Waiting::ForPerson, 1, 1, 10),
+        ]
+    );
+    assert!(found.iter().all(|part| part.oldest.is_some_and(|oldest| oldest <= bed.now())));
+    // What may be old is not added up again, what must be new is.
+    bed.closed(Ino::ROOT, "more");
+    assert_eq!(bed.catalog.backlog(Duration::from_secs(3600), &is_held).unwrap(), found);
+    let now = bed.catalog.backlog(Duration::ZERO, &is_held).unwrap();
+    assert_eq!((now[1].waiting, now[1].steps), (Waiting::Behind, 2));
+}
+
+#[test]
+fn a_blocked_step_that_is_retried_waits_for_its_turn_and_still_says_why() {
+    let bed = Bed::new();
+    bed.closed(Ino::ROOT, "f");
+    let seq = bed.steps()[0].seq;
+    bed.catalog.fail_step(seq, "503", Timestamp(77), true).unwrap();
+    bed.catalog.retry_step(seq).unwrap();
+    let step = bed.steps().remove(0);
+    assert_eq!((step.blocked, step.attempts, step.not_before), (false, 0, Timestamp(0)));
+    assert_eq!(step.error.as_deref(), Some("503"));
 }

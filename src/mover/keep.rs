@@ -1,0 +1,100 @@
+//! Which hot copies the rules keep, and which leave first: the groups of `keep_hot`, ranked.
+
+use crate::data::{HotStore, Identity, Worth};
+use crate::error::Result;
+use crate::mover::context::Context;
+use crate::mover::flush::found;
+use crate::policy::keep::{Group, rank};
+use crate::policy::placement::KeepHot;
+use crate::types::{FileKind, Ino, Key, TierId};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+/// Groups of one rule that are looked at.
+const MAX_GROUPS: usize = 100_000;
+
+/// Files whose copies are told apart; beyond that they count as any others.
+const MAX_FILES: usize = 1_000_000;
+
+/// Names read from a directory at a time.
+const PAGE: usize = 1024;
+
+/// What the rules say of hot copies on one tier.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// By a hash of the copy's key: two of a million keys have one and the same once in ten million times, and then a copy stays
+    /// that could go, or goes that could stay for longer.
+    worth: HashMap<u64, Worth>,
+    hasher: RandomState,
+}
+
+impl Kept {
+    /// Looks at the groups of all rules with hot copies on `tier`.
+    pub(crate) fn on(context: &Context, tier: TierId, store: &HotStore) -> Result<Self> {
+        let mut kept = Self::default();
+        for rule in context.rules().iter().filter(|rule| rule.hot.contains(&tier)) {
+            if let Some(keep) = &rule.keep_hot {
+                kept.add(context, keep, store)?;
+            }
+        }
+        Ok(kept)
+    }
+
+    /// What a copy is worth.
+    pub(crate) fn worth(&self, key: &Key) -> Worth {
+        self.worth.get(&self.hasher.hash_one(key)).copied().unwrap_or(Worth::Usual)
+    }
+
+    fn add(&mut self, context: &Context, keep: &KeepHot, store: &HotStore) -> Result<()> {
+        let ranked = rank(&groups(context, keep)?, keep.last);
+        let kept = ranked.kept.into_iter().map(|dir| (dir, Worth::Kept));
+        for (dir, worth) in kept.chain(ranked.older.into_iter().map(|dir| (dir, Worth::Least))) {
+            let left = MAX_FILES.saturating_sub(self.worth.len());
+            if left == 0 {
+                break;
+            }
+            for ino in context.catalog.files_below(dir, left)? {
+                for replica in context.catalog.replicas(ino)? {
+                    let (Some(version), false) = (replica.version, replica.staged) else { continue };
+                    let location = context.tier(replica.tier)?.location();
+                    let copy = store.path_key(&Identity { location, key: replica.key, version })?;
+                    self.worth.insert(self.hasher.hash_one(&copy), worth);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The directories that `keep` groups by, with something at home.
+fn groups(context: &Context, keep: &KeepHot) -> Result<Vec<Group>> {
+    let mut groups = Vec::new();
+    let mut ahead = vec![(Ino::ROOT, Key::ROOT)];
+    while let Some((dir, path)) = ahead.pop() {
+        let mut after = 0;
+        loop {
+            let page = found(context.catalog.entries(dir, after, PAGE))?.unwrap_or_default();
+            for entry in &page {
+                if entry.inode.attr.kind != FileKind::Directory {
+                    continue;
+                }
+                let (child, path) = (entry.inode.attr.ino, path.join(&entry.name)?);
+                if keep.is_group(&path) {
+                    let newest = context.catalog.newest_at_home(child)?;
+                    groups.extend(newest.map(|newest| Group { parent: dir, dir: child, newest }));
+                } else if keep.is_above_groups(&path) {
+                    ahead.push((child, path));
+                }
+                if groups.len() >= MAX_GROUPS {
+                    tracing::warn!(group = keep.pattern(), "more groups than keep_hot looks at");
+                    return Ok(groups);
+                }
+            }
+            match page.last() {
+                Some(last) if page.len() >= PAGE => after = last.cookie,
+                _ => break,
+            }
+        }
+    }
+    Ok(groups)
+}
