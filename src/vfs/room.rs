@@ -10,8 +10,10 @@ use crate::types::{Ino, Key, Seq, TierId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering as Atomic};
 use std::time::Duration;
+
+/// How long waiting would have been in vain before somebody is told.
+const TELL_AFTER: Duration = Duration::from_secs(5);
 
 /// Asks for room: these domains need not settle up to these steps, and hot copies on the tier may go. Must not wait.
 pub type Ask = Arc<dyn Fn(Vec<(String, Seq)>, TierId) + Send + Sync>;
@@ -63,8 +65,8 @@ pub struct Waiters {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: Mutex<BTreeMap<Cause, Waiters>>,
-    /// Somebody was told that waiting would be in vain.
-    told: AtomicBool,
+    /// Since when waiting would be in vain, and whether somebody was told.
+    over: Mutex<Option<(Duration, bool)>>,
 }
 
 /// One that waits; it does not any more once this is dropped.
@@ -94,7 +96,7 @@ impl Vfs {
         let of_rule = |part: &&Backlog| self.rule_of(part).is_some_and(|of| of.index == rule.index);
         let sums = self.sums(backlog.iter().filter(of_rule));
         match room::below(rule.dirty_max, sums) {
-            Room::Free => self.room.told.store(false, Atomic::Relaxed),
+            Room::Free => *self.room.over.lock() = None,
             Room::Over => self.tell_over(rule, sums),
             Room::Wait => {
                 self.ask_for_room(backlog.iter().filter(of_rule), rule.stage);
@@ -212,8 +214,13 @@ impl Vfs {
         (self.parts.room.ask)(domains.into_iter().collect(), stage);
     }
 
+    /// A file that was closed a moment ago may count as open still: that is no reason to shout.
     fn tell_over(&self, rule: &Rule, sums: Sums) {
-        if !self.room.told.swap(true, Atomic::Relaxed) {
+        let now = self.parts.clock.monotonic();
+        let mut over = self.room.over.lock();
+        let (since, told) = over.get_or_insert((now, false));
+        if !*told && now.saturating_sub(*since) >= TELL_AFTER {
+            *told = true;
             tracing::error!(
                 rule = rule.pattern,
                 dirty = sums.dirty,
