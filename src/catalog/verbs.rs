@@ -26,6 +26,7 @@ mod vanish;
 #[cfg(test)]
 mod tests;
 
+pub use bytes::Wrote;
 pub use preserve::copied_name;
 
 use super::engine::{Engine, Location, ids, open};

@@ -2,7 +2,7 @@
 //! and becomes a dirty file of this catalog, in the order in which they were closed.
 //!
 //! What was never closed is shown and not committed until it is closed again or told to. What can't say what it is gets a name
-//! in `lost+found`. Nothing is deleted.
+//! in `lost+found`. Nothing is deleted but older versions of files that were closed again since.
 //!
 //! Rows first, then the bytes move, each with a sidecar that is true at any moment: who dies in between leaves rows without bytes, which
 //! the next start takes back, and bytes where they were.
@@ -107,7 +107,8 @@ pub async fn take_over(
     estates: &[Estate<'_>],
     tell: &mut (dyn FnMut(&Taken) + Send),
 ) -> Result<()> {
-    let pieces = in_order(estates);
+    let mut pieces = in_order(estates);
+    let superseded = take_superseded(&mut pieces);
     let (mut last_ino, mut last_seq) = (Ino(0), Seq(0));
     for sidecar in pieces.iter().filter_map(|piece| piece.sidecar) {
         last_ino = last_ino.max(sidecar.ino);
@@ -122,7 +123,32 @@ pub async fn take_over(
     for rowed in rowed {
         tell(&heir.move_in(rowed)?);
     }
-    heir.catalog.sync()
+    heir.catalog.sync()?;
+    superseded.into_iter().try_for_each(|piece| piece.estate.from.remove(piece.name))
+}
+
+/// Takes out what was closed of a file of which something newer was closed: it was kept for its turn at home alone, which went with the
+/// catalog.
+fn take_superseded<'a>(pieces: &mut Vec<Piece<'a>>) -> Vec<Piece<'a>> {
+    let mut newest = HashMap::new();
+    for piece in pieces.iter().filter(|piece| piece.standing == Standing::Closed) {
+        if let Some(file) = piece.file() {
+            newest.insert(file, piece.name.to_vec());
+        }
+    }
+    let is_superseded = |piece: &mut Piece<'a>| {
+        piece.standing == Standing::Closed
+            && piece.file().and_then(|file| newest.get(&file)).is_some_and(|name| name != piece.name)
+    };
+    pieces.extract_if(.., is_superseded).collect()
+}
+
+impl Piece<'_> {
+    /// Which file of which stage it says to be.
+    fn file(&self) -> Option<(*const StageStore, Ino, Key)> {
+        let sidecar = self.sidecar?;
+        Some((std::ptr::from_ref(self.estate.from), sidecar.ino, sidecar.path.clone()))
+    }
 }
 
 /// All pieces, the last closed last.

@@ -370,10 +370,12 @@ impl Vfs {
             Bytes::Native { file, tier } => {
                 let resident = self.resident(*tier).ok_or(Kind::Absent)?;
                 let version = resident.stat_open(file)?.version;
-                let generation = self.catalog().wrote_native(node.ino, *tier, content, &version)?;
+                let wrote = self.catalog().wrote_native(node.ino, *tier, content, &version)?;
                 // The kernel's pages are what was written.
-                state.cached_generation = state.cached_generation.and(Some(generation));
-                self.tell_other_homes(node.ino, *tier)?;
+                state.cached_generation = state.cached_generation.and(Some(wrote.generation));
+                if wrote.nlink > 1 {
+                    self.tell_other_homes(node.ino, *tier)?;
+                }
             }
             _ => {
                 let path = self.some_path(node.ino)?;
@@ -389,9 +391,6 @@ impl Vfs {
 
     /// A file that was written in place on `tier` may have names whose homes are elsewhere.
     fn tell_other_homes(&self, ino: Ino, tier: TierId) -> Result<()> {
-        if self.catalog().inode(ino)?.attr.nlink < 2 {
-            return Ok(());
-        }
         for (parent, name) in self.catalog().names(ino)? {
             let path = self.child_path(parent, &name)?;
             if self.rule(&path).home != tier {

@@ -6,19 +6,23 @@ use crate::catalog::{Content, Inode, Replica, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::types::{FileKind, Generation, Ino, Seq, TierId, Version};
 
+/// What a write in place made of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrote {
+    /// Its newest generation.
+    pub generation: Generation,
+    /// Its names.
+    pub nlink: u32,
+}
+
 impl Catalog {
     /// What an in-place written native file looks like now: after FLUSH, truncate or link by ourselves. Another size or mtime is a new
     /// generation, which all names of the file on `tier` hold. Answers the generation.
-    pub fn wrote_native(
-        &self,
-        ino: Ino,
-        tier: TierId,
-        content: Content,
-        version: &Version,
-    ) -> Result<Generation> {
+    pub fn wrote_native(&self, ino: Ino, tier: TierId, content: Content, version: &Version) -> Result<Wrote> {
         let young = |state: &mut State, now| state.young.wrote(ino, content, version, now);
         if let Some(generation) = self.engine.quick_change(young) {
-            return Ok(generation);
+            // A second name would have needed its row.
+            return Ok(Wrote { generation, nlink: 1 });
         }
         self.engine.relaxed(|tx| {
             let mut inode = tx.inode(ino)?;
@@ -33,7 +37,7 @@ impl Catalog {
                     tx.put_replica(&row)?;
                 }
             }
-            Ok(inode.generation)
+            Ok(Wrote { generation: inode.generation, nlink: inode.attr.nlink })
         })
     }
 

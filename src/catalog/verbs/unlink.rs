@@ -107,10 +107,17 @@ impl Catalog {
         Ok(staged)
     }
 
-    /// Inodes without names (after a crash).
+    /// Inodes without names (after a crash) that nobody waits for.
     pub fn orphans(&self) -> Result<Vec<Ino>> {
-        self.engine
-            .read(|tx| Ok(tx.inodes_where(InodeFilter::Orphan)?.iter().map(|inode| inode.attr.ino).collect()))
+        self.engine.read(|tx| {
+            let mut orphans = Vec::new();
+            for inode in tx.inodes_where(InodeFilter::Orphan)? {
+                if !tx.is_kept(inode.attr.ino)? {
+                    orphans.push(inode.attr.ino);
+                }
+            }
+            Ok(orphans)
+        })
     }
 }
 

@@ -41,8 +41,8 @@ fn a_young_file_is_what_its_rows_will_say() {
     let (dir, place) = ground(&bed);
     let early = while_young(&bed, || {
         let ino = bed.native(dir, "f", 7);
-        let generation = bed.catalog.wrote_native(ino, bed.scratch, bed.content(9), &version(8)).unwrap();
-        assert_eq!(generation, Generation(2));
+        let wrote = bed.catalog.wrote_native(ino, bed.scratch, bed.content(9), &version(8)).unwrap();
+        assert_eq!(wrote, Wrote { generation: Generation(2), nlink: 1 });
         assert_eq!(bed.lookup(dir, "g"), None);
         (
             bed.catalog.inode(ino).unwrap(),
