@@ -71,7 +71,10 @@ impl Fsx {
     /// Ends it, if it has not ended with the mount.
     pub fn stop(&mut self) {
         self.child.kill().and_then(|()| self.child.wait()).expect("its end");
-        assert!(!self.log().contains("LOG DUMP"), "fsx found other bytes: {}\n{}", self.path, self.log());
+        // A call that was under way when the daemon died may have done a part.
+        let log = self.log();
+        let found = log.lines().find_map(|line| line.strip_prefix("[ERROR fsx] "));
+        assert!(found.is_none_or(|found| found.starts_with("short ")), "{}: {log}", self.path);
     }
 
     fn log(&self) -> String {
