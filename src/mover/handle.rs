@@ -3,7 +3,7 @@
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::engine::{Event, FlushRequest};
-use crate::mover::flush::{self, FlushReport, FlushScope, Hold, Named, PROGRESS_EVERY, Progress};
+use crate::mover::flush::{self, FlushReport, FlushScope, Hold, Named, PROGRESS_EVERY, Progress, Targets};
 use crate::mover::listing::{self, Queued};
 use crate::mover::status::{MoverStatus, Trouble};
 use crate::policy::aside::is_conflict_name;
@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
+
+/// How often a flush looks again at a file that was named and seems open, before it says so.
+const CLOSE_PATIENCE: usize = 8;
 
 /// Talks to a running mover. Cheap to clone.
 #[derive(Clone)]
@@ -55,13 +58,16 @@ impl MoverHandle {
         deadline: Duration,
         progress: watch::Sender<Progress>,
     ) -> Result<FlushReport> {
-        let targets = self
-            .context
-            .blocking(move |context| {
-                flush::close_inherited(context, &scope)?;
-                flush::targets(context, &scope, Hold::Ends)
-            })
-            .await?;
+        let scope = Arc::new(scope);
+        let mut targets = self.targets(&scope).await?;
+        for _ in 0..CLOSE_PATIENCE {
+            if targets.unclosed == 0 {
+                break;
+            }
+            // The end of a write may be on its way from the kernel, or wait for the last mapping to be looked at.
+            tokio::time::sleep(PROGRESS_EVERY).await;
+            targets = self.targets(&scope).await?;
+        }
         let open = targets.open.clone();
         let start =
             Progress { files_total: targets.files, bytes_total: targets.bytes, ..Progress::default() };
@@ -85,6 +91,15 @@ impl MoverHandle {
                 }
             }
         }
+    }
+
+    async fn targets(&self, scope: &Arc<FlushScope>) -> Result<Targets> {
+        let scope = Arc::clone(scope);
+        let look = move |context: &Context| {
+            flush::close_inherited(context, &scope)?;
+            flush::targets(context, &scope, Hold::Ends)
+        };
+        self.context.blocking(look).await
     }
 
     /// What a flush of `scope` would have to wait for, without asking for it.
