@@ -17,6 +17,7 @@ mod keep;
 mod listing;
 pub mod queue;
 mod recover;
+mod room;
 mod status;
 mod stores;
 
@@ -25,6 +26,7 @@ pub use flush::{FlushReport, FlushScope, Named, Progress};
 pub use handle::MoverHandle;
 pub use listing::{Queued, Stand, What};
 pub use recover::Recovered;
+pub use room::RoomMaker;
 pub use status::{MoverStatus, Trouble};
 pub use stores::{HotTier, Stores};
 

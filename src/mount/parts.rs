@@ -10,7 +10,7 @@ use crate::data::{MemoryBudget, Streams};
 use crate::error::{Error, Kind, Result};
 use crate::fuse::Notifications;
 use crate::host;
-use crate::mover::{Mover, MoverHandle, MoverParts, Recovered, Stores};
+use crate::mover::{Mover, MoverHandle, MoverParts, Recovered, RoomMaker, Stores};
 use crate::policy::placement::Rules;
 use crate::tier::Writing;
 use crate::types::Invalidation;
@@ -95,7 +95,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         control: config.mount.control.as_os_str().as_encoded_bytes().to_vec(),
         status: Mutex::new(Weak::<NoStatus>::new()),
     });
-    let room_maker: Arc<OnceLock<MoverHandle>> = Arc::default();
+    let room_maker: Arc<OnceLock<RoomMaker>> = Arc::default();
     let vfs = Arc::new(Vfs::new(Parts {
         catalog: catalog.clone(),
         tiers: tiers.clone(),
@@ -142,13 +142,13 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
     })
     .await?;
     // Set once, here.
-    let _ = room_maker.set(mover.clone());
+    let _ = room_maker.set(mover.room_maker());
     tell_recovered(recovered, &mut request.on_note);
     Ok(Assembled { catalog, clock, built, streams, vfs, mover, mode_reason, facts, rules, stages, hots })
 }
 
 /// The mover makes room; before it runs nobody waits.
-fn room_making(config: &config::Config, built: &[Built], mover: Arc<OnceLock<MoverHandle>>) -> Making {
+fn room_making(config: &config::Config, built: &[Built], mover: Arc<OnceLock<RoomMaker>>) -> Making {
     let deadlines = built.iter().zip(&config.tiers).map(|(one, tier)| (one.row.id, tier.deadline)).collect();
     let ask = move |domains, stage| {
         if let Some(mover) = mover.get() {

@@ -5,12 +5,13 @@ use crate::mover::context::Context;
 use crate::mover::engine::{Event, FlushRequest};
 use crate::mover::flush::{self, FlushReport, FlushScope, Hold, Named, PROGRESS_EVERY, Progress, Targets};
 use crate::mover::listing::{self, Queued};
+use crate::mover::room::RoomMaker;
 use crate::mover::status::{MoverStatus, Trouble};
 use crate::policy::aside::is_conflict_name;
 use crate::policy::placement::Rules;
-use crate::types::{Seq, TierId};
+use crate::types::Seq;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -22,8 +23,6 @@ const CLOSE_PATIENCE: usize = 8;
 pub struct MoverHandle {
     context: Arc<Context>,
     events: mpsc::Sender<Event>,
-    /// Hot copies are being dropped for somebody who waits.
-    making_room: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for MoverHandle {
@@ -34,7 +33,7 @@ impl std::fmt::Debug for MoverHandle {
 
 impl MoverHandle {
     pub(crate) fn new(context: Arc<Context>, events: mpsc::Sender<Event>) -> Self {
-        Self { context, events, making_room: Arc::default() }
+        Self { context, events }
     }
 
     /// Waits until everything in `scope` that was closed, renamed, deleted or changed before this call is at home, with
@@ -205,22 +204,10 @@ impl MoverHandle {
         copies.len() as u64
     }
 
-    /// Somebody waits for room on `stage`: what lies in these domains up to these steps need not settle, and if the tier is above
-    /// its high water, hot copies go. Does not wait.
-    pub fn make_room(&self, domains: Vec<(String, Seq)>, stage: TierId) {
-        // A full channel means that the loop has much to do; who still waits asks again.
-        let _ = self.events.try_send(Event::MakeRoom(domains));
-        if self.context.stores.hot.contains_key(&stage) && !self.making_room.swap(true, Ordering::AcqRel) {
-            let (context, making_room) = (self.context.clone(), self.making_room.clone());
-            self.context.runtime.spawn(async move {
-                if let Err(error) =
-                    context.blocking(|context| context.stores.keep_below_high_water(context)).await
-                {
-                    tracing::warn!(%error, "hot copies could not make room");
-                }
-                making_room.store(false, Ordering::Release);
-            });
-        }
+    /// For those that wait for room; does not keep the mover.
+    #[must_use]
+    pub fn room_maker(&self) -> RoomMaker {
+        RoomMaker::new(&self.context, &self.events)
     }
 
     /// Uses other rules from now on.

@@ -76,12 +76,23 @@ impl Vfs {
 
     /// The catalog's attributes with size and times of a file that may be changing under us.
     pub(super) fn attr_with(&self, node: &Node, inode: Inode) -> Result<Attr> {
+        if inode.attr.kind != FileKind::Regular {
+            return Ok(inode.attr);
+        }
+        let (open, was_written) = {
+            let state = node.file_soon()?;
+            (state.open.clone(), state.told.is_some())
+        };
+        let inode = match open {
+            // Its writer may have ended since the caller read the row.
+            None if was_written => match self.catalog().inode(inode.attr.ino) {
+                Err(error) if error.kind() == Kind::NotFound => inode,
+                now => now?,
+            },
+            _ => inode,
+        };
         let unclosed = matches!(inode.state, WriteState::Writing | WriteState::ClosedOpen);
         let mut attr = inode.attr;
-        if attr.kind != FileKind::Regular {
-            return Ok(attr);
-        }
-        let open = node.file_soon()?.open.clone();
         let written = open.as_ref().filter(|open| open.is_written());
         let content = match written.and_then(|open| Some((open, open.file()?))) {
             Some((open, file)) => {

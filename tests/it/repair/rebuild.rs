@@ -171,7 +171,8 @@ fn a_rebuild_takes_over_what_is_staged_in_the_order_of_its_closes() {
     mount.flush();
     assert_eq!(
         commits(&server),
-        ["blob/run/a", "blob/over", "blob/d/b", "blob/run/again", "blob/run/final", "blob/run/latest"]
+        ["blob/over", "blob/d/b", "blob/run/a", "blob/run/again", "blob/run/final", "blob/run/latest"],
+        "`a` was closed again after its time was set"
     );
     assert_eq!(tiers.expect_blob("blob/over"), b"the newest", "not beside it as a conflict");
     assert_eq!(tiers.expect_blob("blob/run/again"), b"half and whole");
@@ -208,9 +209,9 @@ fn a_rebuild_that_dies_is_finished_by_the_next() {
     mount.remount();
     mount.flush();
     let names = [
-        "blob/run/a",
         "blob/over",
         "blob/d/b",
+        "blob/run/a",
         "blob/run/again",
         "blob/run/final",
         "blob/run/latest",
