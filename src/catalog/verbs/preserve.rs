@@ -4,7 +4,7 @@
 use super::{Catalog, stage_name};
 use crate::catalog::schema::{PRESERVED, RECONCILE};
 use crate::catalog::tables::{ReplicaRow, Tx};
-use crate::catalog::{Inode, PlaceId, RenamePlan, Replica, WriteState};
+use crate::catalog::{Inode, PlaceId, RenamePlan, Replica, Step, StepKind, WriteState};
 use crate::error::{Kind, Result};
 use crate::types::{Generation, Ino, Seq, TierId, Timestamp};
 use rusqlite::params;
@@ -76,12 +76,21 @@ impl Catalog {
         self.engine.read(|tx| tx.has_replaced(place.0, name))
     }
 
-    /// The preserved generation is at home, or nobody needs it any more: its step and its row go (FULL before the answer); answers the row, whose
-    /// file may be removed. None if the generation is the newest again.
-    pub fn preserved_done(&self, ino: Ino, generation: Generation) -> Result<Option<Replica>> {
+    /// The generation of `step` is at home, or nobody needs it any more: step and staged row go (FULL before the answer); answers the row, whose
+    /// file may be removed. None, and nothing is done, if the step is another by now: its generation is the newest again, or its file lost the name.
+    pub fn preserved_done(&self, step: &Step) -> Result<Option<Replica>> {
         self.engine.durable(|tx| {
-            let Some(seq) = tx.preserved_step(ino, generation)? else { return Ok(None) };
-            tx.finish_step(seq)?;
+            let now = tx.steps(Seq(step.seq.0.saturating_sub(1)), 1)?;
+            let is_same = now.first().is_some_and(|now| (now.seq, &now.what) == (step.seq, &step.what));
+            let (StepKind::Preserved(ino, generation) | StepKind::Replaced { ino, generation, .. }) =
+                step.what
+            else {
+                return Ok(None);
+            };
+            if !is_same {
+                return Ok(None);
+            }
+            tx.finish_step(step.seq)?;
             let Some(row) = tx.preserved(ino, generation)? else { return Ok(None) };
             tx.delete_replica(row.place, &row.name)?;
             tx.to_replica(row).map(Some)

@@ -19,11 +19,11 @@ pub(crate) async fn run(context: &Arc<Context>, step: &Step, ino: Ino, generatio
     for _ in 0..ROUNDS {
         let sent = match Subject::look(context, ino)? {
             Some(subject) => round(context, step, &subject, generation).await,
-            // Deleted: its steps went with its names.
+            // Deleted: its steps went with its names, or have other things to do.
             None => Ok(0),
         };
         match sent {
-            Ok(bytes) => return end(context, ino, generation).await.map(|()| bytes),
+            Ok(bytes) => return end(context, step).await.map(|()| bytes),
             Err(Halt::Again) => {}
             Err(other) => return Err(other),
         }
@@ -73,15 +73,13 @@ async fn bring(
     Ok(sealed.size)
 }
 
-/// Home has it: the row goes, then the bytes.
-pub(super) async fn end(context: &Arc<Context>, ino: Ino, generation: Generation) -> Flow<()> {
-    let done = context.blocking(move |context| {
-        let Some(row) = context.catalog.preserved_done(ino, generation)? else {
-            // If the write that followed it was taken back, the step is for the newest generation now.
-            return Ok(context.catalog.step_of(ino)?.is_none());
-        };
-        found(context.stores.remove_staged(&row))?;
-        Ok(true)
-    });
-    if done.await? { Ok(()) } else { Err(Halt::Again) }
+/// Home has it: the row goes, then the bytes. A step that is another by now is done as that.
+pub(super) async fn end(context: &Arc<Context>, step: &Step) -> Flow<()> {
+    let done = step.clone();
+    let end = move |context: &Context| match context.catalog.preserved_done(&done)? {
+        Some(row) => found(context.stores.remove_staged(&row)).map(drop),
+        None => Ok(()),
+    };
+    context.blocking(end).await?;
+    if super::fresh(context, step.seq)?.is_some() { Err(Halt::Again) } else { Ok(()) }
 }

@@ -26,7 +26,7 @@ pub(crate) async fn run(
         }
         _ => 0,
     };
-    preserved::end(context, ino, generation).await?;
+    preserved::end(context, step).await?;
     let gone = context.blocking(move |context| {
         // Programs may have it open; then it goes with the last of them.
         if (context.is_open)(ino) || found(context.catalog.names(ino))?.is_some_and(|names| !names.is_empty())

@@ -90,6 +90,7 @@ impl Trainer<'_> {
 /// Follows `latest` as another machine would.
 struct Follower<'a> {
     server: &'a BlobServer,
+    mount: &'a Mount,
     container: &'a str,
 }
 
@@ -99,8 +100,9 @@ impl Follower<'_> {
         Some(String::from_utf8(text).expect("text").parse().expect("a whole `latest`"))
     }
 
-    /// The last requests that changed anything.
+    /// What still has to come, and the last requests that changed anything.
     fn tell(&self) {
+        println!("{}", self.mount.tierfs(&["queue"]));
         let requests = self.server.requests();
         let writes = requests.iter().filter(|request| {
             let reads = [Operation::Get, Operation::Head, Operation::List, Operation::GetBlockList];
@@ -152,7 +154,8 @@ fn follow(mode: Mode, order: &str, seed: u64, steps: u64) {
     {
         server.fault(When::operation(&writes).percent(percent), effect);
     }
-    let (follower, done) = (Follower { server: &server, container: &container }, AtomicBool::new(false));
+    let (follower, done) =
+        (Follower { server: &server, mount: &mount, container: &container }, AtomicBool::new(false));
     let seen = std::thread::scope(|scope| {
         let watch = scope.spawn(|| {
             let mut seen = std::collections::BTreeSet::new();

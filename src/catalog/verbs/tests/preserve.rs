@@ -37,10 +37,11 @@ fn a_closed_generation_keeps_its_place_when_the_file_is_written_anew() {
     bed.catalog.released(ino).unwrap();
     assert_eq!(kinds(&bed), [preserved, StepKind::Reconcile(g), StepKind::Reconcile(ino)]);
     assert!(bed.catalog.check().unwrap().is_empty());
-    let done = bed.catalog.preserved_done(ino, Generation(1)).unwrap().unwrap();
+    let step = bed.steps().remove(0);
+    let done = bed.catalog.preserved_done(&step).unwrap().unwrap();
     assert_eq!(done.name, names[0].0);
     assert_eq!(kinds(&bed), [StepKind::Reconcile(g), StepKind::Reconcile(ino)]);
-    assert_eq!(bed.catalog.preserved_done(ino, Generation(1)).unwrap(), None);
+    assert_eq!(bed.catalog.preserved_done(&step).unwrap(), None);
     assert_eq!(bed.catalog.inode(ino).unwrap().state, WriteState::Closed);
 }
 
@@ -86,4 +87,27 @@ fn a_deleted_file_leaves_no_step() {
     bed.catalog.unlink(Ino::ROOT, b"f", &[], "d", bed.tick()).unwrap();
     assert_eq!(bed.steps().len(), 1);
     assert_eq!(bed.catalog.drop_orphan(ino).unwrap().len(), 2);
+}
+
+#[test]
+fn a_deleted_file_that_others_wait_for_is_shown_before_its_delete() {
+    let (bed, ino) = followed();
+    let step = bed.steps().remove(0);
+    bed.catalog.begin_apart(ino, bed.scratch).unwrap().unwrap();
+    let preserved = bed.steps().remove(0);
+    let now = bed.tick();
+    bed.catalog.unlink_in_turn(Ino::ROOT, b"f", bed.blob, Duration::ZERO, "d", now).unwrap();
+    let place = bed.root(bed.blob);
+    let replaced = StepKind::Replaced { ino, generation: Generation(1), place, name: b"f".to_vec() };
+    let g = bed.lookup(Ino::ROOT, "g").unwrap();
+    let delete = StepKind::Delete { place, name: b"f".to_vec() };
+    assert_eq!(kinds(&bed), [replaced, StepKind::Reconcile(g), delete]);
+    assert_eq!(bed.steps()[0].seq, step.seq, "in its turn");
+    assert_eq!(bed.catalog.preserved_done(&preserved).unwrap(), None, "it is another step now");
+    assert!(bed.catalog.drop_orphan(ino).unwrap().is_empty() && bed.catalog.orphans().unwrap().is_empty());
+    assert!(bed.catalog.is_awaited(step.seq).unwrap());
+    assert!(bed.catalog.begin_replaced(place, b"f", "w").unwrap());
+    assert!(!bed.catalog.begin_replaced(place, b"f", "x").unwrap(), "one at a time");
+    bed.catalog.preserved_done(&bed.steps()[0]).unwrap().unwrap();
+    assert_eq!(bed.catalog.drop_orphan(ino).unwrap().len(), 1);
 }
