@@ -2,7 +2,7 @@
 
 use super::{Counter, Tx};
 use crate::catalog::schema::{DELETE, PRESERVED, RECONCILE, REPLACED};
-use crate::catalog::{PlaceId, Step, StepKind};
+use crate::catalog::{Inode, PlaceId, Step, StepKind, WriteState};
 use crate::error::Result;
 use crate::types::{Generation, Ino, Seq, Timestamp};
 use rusqlite::{Row, params};
@@ -176,10 +176,11 @@ impl Tx<'_> {
         Ok(Seq(seq.cast_unsigned()))
     }
 
-    /// A closed file is written again. If nothing waits for it, the next close gives it its place in the order.
-    pub(in crate::catalog) fn take_back_step(&self, ino: Ino) -> Result<()> {
-        if let Some(step) = self.reconcile_step(ino)?.filter(|step| step.content)
-            && !self.is_followed(&step)?
+    /// A closed file is written again. If nothing waits for it, or it is at home already and its step about to end, the next close gives
+    /// it its place in the order.
+    pub(in crate::catalog) fn take_back_step(&self, inode: &Inode) -> Result<()> {
+        if let Some(step) = self.reconcile_step(inode.attr.ino)?.filter(|step| step.content)
+            && (inode.state == WriteState::Clean || !self.is_followed(&step)?)
         {
             self.execute("UPDATE step SET content = 0 WHERE seq = ?1", [step.seq])?;
         }

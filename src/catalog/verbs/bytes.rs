@@ -61,12 +61,10 @@ impl Catalog {
             }
             let next = inode.generation.next();
             let mut row = match there {
-                Some(row) => {
-                    tx.take_back_step(ino)?;
-                    row
-                }
+                Some(row) => row,
                 None => tx.staged_row(stage, ino, next)?,
             };
+            tx.take_back_step(&inode)?;
             row.generation = next.0;
             tx.put_replica(&row)?;
             inode.generation = next;

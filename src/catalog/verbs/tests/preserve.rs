@@ -111,3 +111,17 @@ fn a_deleted_file_that_others_wait_for_is_shown_before_its_delete() {
     bed.catalog.preserved_done(&bed.steps()[0]).unwrap().unwrap();
     assert_eq!(bed.catalog.drop_orphan(ino).unwrap().len(), 1);
 }
+
+#[test]
+fn what_is_at_home_already_has_no_place_any_more() {
+    let (bed, ino) = followed();
+    let step = bed.steps().remove(0);
+    let place = bed.root(bed.blob);
+    bed.catalog.begin_commit(ino, place, b"f", "w").unwrap();
+    let version = Version::new(vec![1]);
+    bed.catalog.commit_if(ino, Generation(1), 0, place, b"f", &version, None).unwrap();
+    bed.catalog.begin_write(ino, bed.scratch).unwrap();
+    bed.catalog.finish_step(step.seq).unwrap();
+    let last = bed.steps().last().unwrap().seq;
+    assert!(bed.catalog.close(ino, bed.content(2), "d").unwrap() > last);
+}
