@@ -149,6 +149,21 @@ pub(crate) fn targets(context: &Context, asked: &FlushScope, hold: Hold) -> Resu
     Ok(targets)
 }
 
+/// Deletes in `asked` that are left when all it waited for is done: a step that moved a key has queued them behind everything.
+pub(crate) fn deletes(context: &Context, asked: &FlushScope) -> Result<Targets> {
+    let scope = Scope::new(asked);
+    let mut targets = Targets::default();
+    each_step(context, |step| {
+        if matches!(step.what, StepKind::Delete { .. }) && scope.covers(context, step)? {
+            targets.domains.insert(step.domain.clone(), step.seq);
+            targets.exact.entry(step.domain.clone()).or_default().insert(step.seq);
+        }
+        Ok(())
+    })?;
+    targets.exact.retain(|_, steps| steps.len() <= MAX_EXACT);
+    Ok(targets)
+}
+
 impl Targets {
     /// Whether this step is waited for.
     pub(crate) fn include(&self, domain: &str, seq: Seq) -> bool {

@@ -18,6 +18,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 /// How often a flush looks again at a file that was named and seems open, before it says so.
 const CLOSE_PATIENCE: usize = 8;
 
+/// So often a flush looks for deletes that were queued by what it waited for.
+const DELETES_OF_DELETES: usize = 4;
+
 /// Talks to a running mover. Cheap to clone.
 #[derive(Clone)]
 pub struct MoverHandle {
@@ -67,14 +70,36 @@ impl MoverHandle {
             tokio::time::sleep(PROGRESS_EVERY).await;
             targets = self.targets(&scope).await?;
         }
-        let open = targets.open.clone();
+        let until = tokio::time::Instant::now() + deadline;
         let start =
             Progress { files_total: targets.files, bytes_total: targets.bytes, ..Progress::default() };
         progress.send_replace(start);
+        let report = self.wait_for(targets, until, &progress).await?;
+        for _ in 0..DELETES_OF_DELETES {
+            let scope = Arc::clone(&scope);
+            let left = self.context.blocking(move |context| flush::deletes(context, &scope)).await?;
+            if !report.complete || left.domains.is_empty() {
+                break;
+            }
+            let ended = self.wait_for(left, until, &watch::channel(Progress::default()).0).await?;
+            if !ended.complete {
+                return Ok(FlushReport { progress: report.progress, open: report.open, ..ended });
+            }
+        }
+        Ok(report)
+    }
+
+    async fn wait_for(
+        &self,
+        targets: Targets,
+        until: tokio::time::Instant,
+        progress: &watch::Sender<Progress>,
+    ) -> Result<FlushReport> {
+        let open = targets.open.clone();
         let (reply, mut answer) = oneshot::channel();
         self.send(Event::Flush(FlushRequest { targets, progress: progress.clone(), reply })).await?;
         let sent_before = self.context.counters.sent_bytes.load(Ordering::Relaxed);
-        let end = tokio::time::sleep(deadline);
+        let end = tokio::time::sleep_until(until);
         tokio::pin!(end);
         let mut look = tokio::time::interval(PROGRESS_EVERY);
         loop {
