@@ -57,6 +57,10 @@ impl Catalog {
                 row.generation = 0;
                 row.native_ino = native.map_or(0, |native| native.ino);
                 tx.put_replica(&row)?;
+                if row.ino == 0 && !tx.has_delete(row.place, &row.name)? {
+                    // It was deleted before this came through.
+                    tx.queue_delete(row.place, &row.name, "")?;
+                }
                 return Ok(false);
             }
             let mut inode = tx.inode(ino)?;

@@ -43,7 +43,8 @@ fn on_mount(mode: Mode, below: &str, case: impl Fn(&Path)) {
     }
     mount.remount();
     let again = tree(&directory);
-    assert_eq!(again.keys().collect::<Vec<_>>(), left.keys().collect::<Vec<_>>());
+    let names = |tree: &std::collections::BTreeMap<PathBuf, Seen>| tree.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&again), names(&left), "{:?} on Blob\n{}", tiers.blob_names(), mount.log());
     for (path, seen) in left {
         assert!(again[&path] == seen, "{}: {:?} after a remount, not {seen:?}", path.display(), again[&path]);
     }
