@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 pub use engine::Location;
 pub use replace::Replacement;
-pub use verbs::{Catalog, IntentId, KnownVersions, Wrote, copied_name, stage_name};
+pub use verbs::{Catalog, IntentId, Wrote, copied_name, stage_name};
 
 /// A row of `place`: a directory on a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -35,7 +35,6 @@ use crate::catalog::{Inode, WriteState};
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::types::{Attr, FileKind, Generation, Ino, Timestamp};
-pub use observe::KnownVersions;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;

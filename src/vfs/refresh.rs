@@ -2,7 +2,7 @@
 
 use super::node::{Node, PlaceState};
 use super::{Caller, Vfs};
-use crate::catalog::{Found, Inode, KnownVersions, Observation, Observed, Place, Scope, Standing};
+use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Entry, Object, Page, Patience, Resident, Tier};
 use crate::types::{FileKind, Ino, Invalidation, Key, TierId, Timestamp};
@@ -280,17 +280,9 @@ impl Vfs {
         let began = self.now();
         let mut seen = HashSet::new();
         let (mut from, mut hidden) = (None, 0);
-        let known =
-            if place.listed { self.catalog().known_versions(place.id)? } else { KnownVersions::default() };
         loop {
             let page_began = self.now();
-            let mut page = next_page(from)?;
-            page.entries.retain(|entry| {
-                let is_known =
-                    entry.object.kind != FileKind::Directory && known.has(&entry.name, &entry.object.version);
-                is_known.then(|| seen.insert(entry.name.clone()));
-                !is_known
-            });
+            let page = next_page(from)?;
             self.observe_page(place, path, &page, page_began, &mut seen)?;
             hidden += page.hidden;
             from = page.next;

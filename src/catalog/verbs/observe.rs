@@ -6,16 +6,10 @@
 use super::Catalog;
 use super::import::{self, Look, found_row};
 use crate::catalog::tables::{ReplicaRow, Tx};
-use crate::catalog::{Found, Inode, Observation, Observed, PlaceId, Standing, WriteState};
+use crate::catalog::{Found, Inode, Observation, Observed, Standing, WriteState};
 use crate::error::Result;
 use crate::tier::Object;
-use crate::types::{FileKind, Ino, Timestamp, Version, name_is_valid};
-use rusqlite::params;
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-
-/// Rows read at a time.
-const PORTION: i64 = 1000;
+use crate::types::{FileKind, Ino, Timestamp, name_is_valid};
 
 /// A look, and what came of it so far.
 pub(super) struct Merge<'a> {
@@ -26,47 +20,7 @@ pub(super) struct Merge<'a> {
     pub observed: Observed,
 }
 
-/// Names of a place and the versions in which they are known, by their hashes: 16 bytes a name.
-#[derive(Debug, Default)]
-pub struct KnownVersions {
-    hasher: RandomState,
-    known: HashMap<u64, u64>,
-}
-
-impl KnownVersions {
-    /// Whether a look that finds `name` in `version` finds nothing new.
-    #[must_use]
-    pub fn has(&self, name: &[u8], version: &Version) -> bool {
-        let version = self.hasher.hash_one(&version.0[..]);
-        self.known.get(&self.hasher.hash_one(name)) == Some(&version)
-    }
-}
-
 impl Catalog {
-    /// What is known of a place's files, for a look at all of it.
-    pub fn known_versions(&self, place: PlaceId) -> Result<KnownVersions> {
-        let mut versions = KnownVersions::default();
-        let mut after = Vec::new();
-        loop {
-            let rows: Vec<(Vec<u8>, Vec<u8>)> = self.engine.read(|tx| {
-                tx.all(
-                    "SELECT name, version FROM replica
-                     WHERE place = ?1 AND name > ?2 AND ino <> 0 AND version IS NOT NULL ORDER BY name LIMIT ?3",
-                    params![place.0, after, PORTION],
-                    |row| Ok((row.get(0)?, row.get(1)?)),
-                )
-            })?;
-            for (name, version) in &rows {
-                let name = versions.hasher.hash_one(&name[..]);
-                versions.known.insert(name, versions.hasher.hash_one(&version[..]));
-            }
-            match rows.into_iter().next_back() {
-                Some((last, _)) => after = last,
-                None => return Ok(versions),
-            }
-        }
-    }
-
     /// Merges what a look at a tier found. A place that nobody owns any more changes nothing.
     pub fn observe(&self, observation: &Observation<'_>) -> Result<Observed> {
         self.engine.relaxed(|tx| {
