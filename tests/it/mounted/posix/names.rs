@@ -32,9 +32,14 @@ pub(super) fn rename_can_refuse_to_replace_and_can_exchange(dir: &Path) {
     assert_eq!(refused, Err(rustix::io::Errno::EXIST));
     rustix::fs::renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE).expect("an exchange");
     assert_eq!((read(&a), read(&b)), (b"B".to_vec(), b"A".to_vec()));
-    rustix::fs::renameat_with(CWD, dir.join("b"), CWD, dir.join("c"), RenameFlags::NOREPLACE)
+    fs::create_dir(dir.join("d")).expect("mkdir");
+    write(&dir.join("d/in"), "in");
+    rustix::fs::renameat_with(CWD, dir.join("d"), CWD, &a, RenameFlags::EXCHANGE)
+        .expect("an exchange of kinds");
+    assert_eq!((read(&dir.join("a/in")), read(&dir.join("d"))), (b"in".to_vec(), b"B".to_vec()));
+    rustix::fs::renameat_with(CWD, dir.join("d"), CWD, dir.join("c"), RenameFlags::NOREPLACE)
         .expect("a free name");
-    assert_eq!(names(dir), ["a", "c"]);
+    assert_eq!(names(dir), ["a", "b", "c"]);
 }
 
 pub(super) fn hard_links_are_one_file(dir: &Path) {
