@@ -270,6 +270,14 @@ impl StageStore {
         Ok(cloned)
     }
 
+    /// Makes the bytes of the `.copy` of `name` durable.
+    ///
+    /// # Errors
+    /// As fsync(2).
+    pub fn sync_copy(&self, name: &[u8]) -> Result<()> {
+        Ok(self.local()?.files()?.open(&self.copy_path(name)?, Access::Read)?.sync_all()?)
+    }
+
     /// Copies all that `reader` reads to the `.copy` of `name`.
     ///
     /// # Errors

@@ -32,13 +32,22 @@ impl Vfs {
         if !is_ordered || !self.catalog().is_followed(ino)? {
             return Ok(None);
         }
+        if caller.wait == Wait::Never {
+            return Err(Kind::WouldBlock.into());
+        }
+        // After a power loss the size of this generation is no row's any more, so nobody could tell that it was cut.
+        match self.stage(staged.tier)?.sync(&staged.name) {
+            // Whoever opens it says so.
+            Err(error) if error.kind() == Kind::NotFound => return Ok(None),
+            synced => synced?,
+        }
         if shared.is_some() || inode.state != WriteState::Closed {
             // The kernel allows one backing file an inode, and a mapping may know it: that goes on, and a copy of it stays closed.
-            return self.preserve_copy(caller, shared, inode, staged, truncate);
+            return self.preserve_copy(shared, inode, staged, truncate);
         }
         let bytes = if truncate || inode.attr.size == 0 { First::None } else { First::Copied };
         let name = stage_name(ino, inode.generation.next());
-        if bytes == First::Copied && !self.copy_closed(caller, inode, staged, &name)? {
+        if bytes == First::Copied && !self.copy_closed(inode, staged, &name)? {
             return Ok(None);
         }
         let Some(replica) = self.catalog().begin_apart(ino, staged.tier)? else { return Ok(None) };
@@ -47,14 +56,13 @@ impl Vfs {
 
     fn preserve_copy(
         &self,
-        caller: &Caller,
         shared: Option<&Arc<OpenFile>>,
         inode: &Inode,
         staged: &Replica,
         truncate: bool,
     ) -> Result<Option<Writing>> {
         let ino = inode.attr.ino;
-        if !self.copy_closed(caller, inode, staged, &copied_name(ino, inode.generation))? {
+        if !self.copy_closed(inode, staged, &copied_name(ino, inode.generation))? {
             return Ok(None);
         }
         let seq = self.catalog().step_of(ino)?;
@@ -83,7 +91,7 @@ impl Vfs {
     }
 
     /// Copies what `staged` holds to the `.copy` of `name`; false if that would be too much, or is not what was closed any more.
-    fn copy_closed(&self, caller: &Caller, inode: &Inode, staged: &Replica, name: &[u8]) -> Result<bool> {
+    fn copy_closed(&self, inode: &Inode, staged: &Replica, name: &[u8]) -> Result<bool> {
         let stage = self.stage(staged.tier)?;
         let from = match stage.open(&staged.name, Access::Read) {
             Ok(from) => from,
@@ -94,40 +102,32 @@ impl Vfs {
         if !is_as_closed(inode, &from)? {
             return Ok(false);
         }
-        let copied =
-            stage.clone_from_file(name, &from)? || self.copy_bytes(caller, inode, stage, name, &from)?;
+        let copied = stage.clone_from_file(name, &from)? || copy_bytes(inode, stage, name, &from)?;
+        if copied {
+            stage.sync_copy(name)?;
+        }
         if copied && !is_as_closed(inode, &from)? {
             stage.drop_copy(name)?;
             return Ok(false);
         }
         Ok(copied)
     }
+}
 
-    fn copy_bytes(
-        &self,
-        caller: &Caller,
-        inode: &Inode,
-        stage: &StageStore,
-        name: &[u8],
-        from: &File,
-    ) -> Result<bool> {
-        if inode.attr.size > COPIED_MAX {
-            tracing::warn!(
-                ino = %inode.attr.ino,
-                size = inode.attr.size,
-                "a closed file that is not at home yet is written again, and too large to keep both: what it was will not be seen there"
-            );
-            return Ok(false);
-        }
-        if caller.wait == Wait::Never {
-            return Err(Kind::WouldBlock.into());
-        }
-        match stage.copy_from_file(name, from) {
-            Ok(()) => Ok(true),
-            // No room for both.
-            Err(error) if error.kind() == Kind::NoSpace => Ok(false),
-            Err(error) => Err(error),
-        }
+fn copy_bytes(inode: &Inode, stage: &StageStore, name: &[u8], from: &File) -> Result<bool> {
+    if inode.attr.size > COPIED_MAX {
+        tracing::warn!(
+            ino = %inode.attr.ino,
+            size = inode.attr.size,
+            "a closed file that is not at home yet is written again, and too large to keep both: what it was will not be seen there"
+        );
+        return Ok(false);
+    }
+    match stage.copy_from_file(name, from) {
+        Ok(()) => Ok(true),
+        // No room for both.
+        Err(error) if error.kind() == Kind::NoSpace => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
