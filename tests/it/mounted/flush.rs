@@ -1,8 +1,8 @@
 //! `tierfs flush PATH…`: waits for those paths, all of them and nothing else.
 
-use crate::support::blob_server::{BlobServer, Effect, Operation, When};
-use crate::support::mount::told;
-use crate::support::{Mount, Tiers, noise, wait};
+use crate::support::blob_server::{BlobServer, Effect, Operation, WRITES, When};
+use crate::support::mount::{on_own_server, told};
+use crate::support::{Mode, Mount, Tiers, noise, wait};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -28,17 +28,8 @@ path = "**"
 home = "scratch"
 "#;
 
-const WRITES: [Operation; 3] = [Operation::PutBlob, Operation::PutBlock, Operation::PutBlockList];
-
 fn rig() -> (BlobServer, Tiers, Mount) {
-    let server = BlobServer::start();
-    let tiers = Tiers::with_server(&server);
-    let mount = Mount::of(&tiers).rules(RULES).default_revalidate().start();
-    for directory in ["late", "late/d", "other"] {
-        fs::create_dir(mount.path(directory)).expect("mkdir");
-    }
-    mount.flush();
-    (server, tiers, mount)
+    on_own_server(RULES, Mode::Ordinary, &["late", "late/d", "other"])
 }
 
 #[track_caller]
@@ -129,7 +120,7 @@ fn a_file_that_was_never_closed_or_is_not_there_is_said_to_be() {
 #[test]
 fn a_long_flush_says_how_far_it_is() {
     let (server, _tiers, mount) = rig();
-    let denied = Effect::Refuse { status: 403, code: "AuthorizationFailure", retry_after: None };
+    let denied = Effect::DENIED;
     server.fault(When::operation(&WRITES), denied);
     fs::write(mount.path("late/f"), noise(1, 3 << 20)).expect("a write");
     let said = flush(&mount, &["--timeout", "6500ms"], &["late/f"], 4);

@@ -1,22 +1,15 @@
 //! Trouble with a voice: what keeps files from their home is said, with its age, and how urgent it is.
 
-use crate::support::blob_server::{BlobServer, Effect, Operation, When};
-use crate::support::mount::told;
-use crate::support::{Mount, Tiers, noise, wait};
+use crate::support::blob_server::{BlobServer, Effect, WRITES, When};
+use crate::support::mount::{on_own_server, told};
+use crate::support::{Mode, Mount, Tiers, noise, wait};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::{Command, Output};
 
-const WRITES: [Operation; 3] = [Operation::PutBlob, Operation::PutBlock, Operation::PutBlockList];
-
 fn rig() -> (BlobServer, Tiers, Mount) {
-    let server = BlobServer::start();
-    let tiers = Tiers::with_server(&server);
-    let mount = Mount::of(&tiers).default_revalidate().start();
-    fs::create_dir(mount.path("blob")).expect("mkdir");
-    mount.flush();
-    (server, tiers, mount)
+    on_own_server(crate::support::mount::RULES, Mode::Ordinary, &["blob"])
 }
 
 fn status(mount: &Mount) -> Value {
@@ -39,7 +32,7 @@ fn is(mount: &Mount, code: i32, words: &str) {
 #[test]
 fn denied_uploads_are_kept_told_and_go_on_by_themselves() {
     let (server, tiers, mount) = rig();
-    let denied = Effect::Refuse { status: 403, code: "AuthorizationFailure", retry_after: None };
+    let denied = Effect::DENIED;
     server.fault(When::operation(&WRITES), denied);
     let files: Vec<_> = (0..5).map(|i| (format!("blob/f{i}"), noise(i, 100_000))).collect();
     for (name, bytes) in &files {

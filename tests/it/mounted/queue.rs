@@ -1,8 +1,8 @@
 //! What still has to reach home: listed, tried again, copied out.
 
-use crate::support::blob_server::{BlobServer, Effect, Operation, When};
-use crate::support::mount::{tierfs, told};
-use crate::support::{Mount, Tiers, noise, wait};
+use crate::support::blob_server::{BlobServer, Effect, WRITES, When};
+use crate::support::mount::{on_own_server, tierfs, told};
+use crate::support::{Mode, Mount, Tiers, noise, wait};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write;
@@ -28,21 +28,8 @@ path = "**"
 home = "scratch"
 "#;
 
-/// 400: nothing that passes by itself.
-const REFUSED: Effect = Effect::Refuse { status: 400, code: "InvalidMetadata", retry_after: None };
-const DENIED: Effect = Effect::Refuse { status: 403, code: "AuthorizationFailure", retry_after: None };
-
-const WRITES: [Operation; 3] = [Operation::PutBlob, Operation::PutBlock, Operation::PutBlockList];
-
 fn rig() -> (BlobServer, Tiers, Mount) {
-    let server = BlobServer::start();
-    let tiers = Tiers::with_server(&server);
-    let mount = Mount::of(&tiers).rules(RULES).default_revalidate().start();
-    for directory in ["soon", "late"] {
-        fs::create_dir(mount.path(directory)).expect("mkdir");
-    }
-    mount.flush();
-    (server, tiers, mount)
+    on_own_server(RULES, Mode::Ordinary, &["soon", "late"])
 }
 
 /// `tierfs queue --json`: a value a line.
@@ -74,8 +61,8 @@ fn refused(output: &Output, code: i32, words: &str) {
 fn the_queue_says_of_each_step_where_it_stands() {
     let (server, _tiers, mount) = rig();
     assert_eq!(mount.tierfs(&["queue"]), "nothing: all is home\n");
-    server.fault(When::operation(&WRITES).name("bad"), REFUSED);
-    server.fault(When::operation(&WRITES).name("late"), DENIED);
+    server.fault(When::operation(&WRITES).name("bad"), Effect::REFUSED);
+    server.fault(When::operation(&WRITES).name("late"), Effect::DENIED);
     fs::write(mount.path("soon/bad"), noise(1, 5000)).expect("a write");
     fs::write(mount.path("soon/behind"), "behind").expect("a write");
     fs::write(mount.path("late/settles"), noise(2, 3000)).expect("a write");
@@ -145,7 +132,7 @@ fn a_held_name_is_listed_as_held() {
 #[test]
 fn a_failed_step_is_tried_again_at_once_when_told() {
     let (server, tiers, mount) = rig();
-    server.fault(When::operation(&WRITES).name("bad"), REFUSED);
+    server.fault(When::operation(&WRITES).name("bad"), Effect::REFUSED);
     for name in ["soon/bad", "soon/behind", "late/settles"] {
         fs::write(mount.path(name), name).expect("a write");
     }
@@ -192,7 +179,7 @@ fn a_refused_delete_is_listed_and_tried_again() {
 #[test]
 fn dirty_bytes_are_copied_out_and_nothing_is_overwritten() {
     let (server, tiers, mount) = rig();
-    server.fault(When::operation(&WRITES).name("bad"), REFUSED);
+    server.fault(When::operation(&WRITES).name("bad"), Effect::REFUSED);
     let bytes = noise(3, 3 << 20);
     fs::write(mount.path("soon/bad"), &bytes).expect("a write");
     wait_for(&mount, "soon/bad", "blocked");

@@ -1,6 +1,7 @@
 //! Writers wait for room while waiting can help, and never for what nobody can commit.
 
-use crate::support::blob_server::{BlobServer, Effect, Operation, When};
+use crate::support::blob_server::{BlobServer, Effect, WRITES, When};
+use crate::support::mount::on_own_server;
 use crate::support::{BOTH, Mode, Mount, Over, Tiers, noise, wait};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -28,19 +29,8 @@ path = "**"
 home = "scratch"
 "#;
 
-const WRITES: [Operation; 3] = [Operation::PutBlob, Operation::PutBlock, Operation::PutBlockList];
-const DENIED: Effect = Effect::Refuse { status: 403, code: "AuthorizationFailure", retry_after: None };
-const REFUSED: Effect = Effect::Refuse { status: 400, code: "InvalidMetadata", retry_after: None };
-
 fn rig(mode: Mode) -> (BlobServer, Tiers, Mount) {
-    let server = BlobServer::start();
-    let tiers = Tiers::with_server(&server);
-    let mount = Mount::of(&tiers).mode(mode).rules(RULES).default_revalidate().start();
-    for directory in ["blob", "blob/d", "other"] {
-        fs::create_dir(mount.path(directory)).expect("mkdir");
-    }
-    mount.flush();
-    (server, tiers, mount)
+    on_own_server(RULES, mode, &["blob", "blob/d", "other"])
 }
 
 fn status(mount: &Mount) -> Value {
@@ -77,7 +67,7 @@ fn waits(mount: &Mount) -> u64 {
 fn an_open_above_dirty_max_waits_until_there_is_room() {
     for mode in BOTH {
         let (server, tiers, mount) = rig(mode);
-        server.fault(When::operation(&WRITES).name("blob/"), DENIED);
+        server.fault(When::operation(&WRITES).name("blob/"), Effect::DENIED);
         let bytes = noise(1, 3 << 20);
         fs::write(mount.path("blob/big"), &bytes).expect("the first goes on");
         until_known(&mount, 3 << 20);
@@ -109,7 +99,7 @@ fn an_open_above_dirty_max_waits_until_there_is_room() {
 #[test]
 fn a_waiting_open_can_be_interrupted() {
     let (server, _tiers, mount) = rig(Mode::Ordinary);
-    server.fault(When::operation(&WRITES).name("blob/"), DENIED);
+    server.fault(When::operation(&WRITES).name("blob/"), Effect::DENIED);
     fs::write(mount.path("blob/big"), noise(1, 2 << 20)).expect("the first goes on");
     until_known(&mount, 2 << 20);
     let mut killed = writer(&mount, "blob/d/killed");
@@ -159,7 +149,7 @@ fn nobody_waits_for_what_nobody_can_commit() {
     fs::rename(mount.path("blob/held.tmp"), mount.path("blob/held")).expect("a rename");
     mount.flush();
 
-    server.fault(When::operation(&WRITES).name("bad"), REFUSED);
+    server.fault(When::operation(&WRITES).name("bad"), Effect::REFUSED);
     fs::write(mount.path("blob/bad"), noise(3, 2 << 20)).expect("a write");
     let late = mount.tierfs_at(&["flush"], &["blob"]);
     assert_eq!(late.status.code(), Some(1));

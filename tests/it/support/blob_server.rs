@@ -17,7 +17,7 @@ mod serve;
 mod store;
 mod tokens;
 
-pub use faults::{Effect, When};
+pub use faults::{Effect, WRITES, When};
 pub use log::{Logged, Operation};
 pub use tokens::Tokens;
 

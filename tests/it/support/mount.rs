@@ -1,5 +1,6 @@
 //! A real mount of the real binary: start, kill, mount again, ask its commands.
 
+use super::blob_server::BlobServer;
 use super::site::{Blob, Tiers};
 use super::wait::{self, Mounted};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
@@ -220,6 +221,18 @@ impl<'a> MountBuilder<'a> {
         }
         config + &self.blob_keys + &self.rules
     }
+}
+
+/// A mount with `rules` over a Blob server of its own, with these directories on it.
+pub fn on_own_server(rules: &str, mode: Mode, directories: &[&str]) -> (BlobServer, Tiers, Mount) {
+    let server = BlobServer::start();
+    let tiers = Tiers::with_server(&server);
+    let mount = Mount::of(&tiers).mode(mode).rules(rules).default_revalidate().start();
+    for directory in directories {
+        fs::create_dir(mount.path(directory)).expect("mkdir");
+    }
+    mount.flush();
+    (server, tiers, mount)
 }
 
 /// A mount of tierfs; unmounted and its daemon ended when dropped.

@@ -90,7 +90,15 @@ pub enum Effect {
     ApplyThenDrop,
 }
 
+/// What puts bytes on Blob.
+pub const WRITES: [Operation; 3] = [Operation::PutBlob, Operation::PutBlock, Operation::PutBlockList];
+
 impl Effect {
+    /// 400: nothing that passes by itself.
+    pub const REFUSED: Self = Self::Refuse { status: 400, code: "InvalidMetadata", retry_after: None };
+    /// 403: passes with other credentials.
+    pub const DENIED: Self = Self::Refuse { status: 403, code: "AuthorizationFailure", retry_after: None };
+
     /// 503 ServerBusy.
     pub fn busy(retry_after: u64) -> Self {
         Self::Refuse { status: 503, code: "ServerBusy", retry_after: Some(retry_after) }
