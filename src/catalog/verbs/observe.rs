@@ -92,12 +92,21 @@ impl Merge<'_> {
             if row.ino == 0 && !self.is_foreign(tx, &row)? {
                 return Ok(());
             }
+            if row.ino != 0 && self.is_left_marker(tx, &row)? {
+                return Ok(());
+            }
             if row.ino != 0 && !self.give_way(tx, &row)? {
                 self.observed.shadowed += 1;
                 return Ok(());
             }
         }
         self.foreign_directory(tx, name, object, standing)
+    }
+
+    /// Whether the key has the marker of a directory that was renamed since, whose step is to delete it.
+    fn is_left_marker(&self, tx: &Tx<'_>, row: &ReplicaRow) -> Result<bool> {
+        let is_directory = tx.inode(Ino(row.ino))?.attr.kind == FileKind::Directory;
+        Ok(is_directory && tx.dentry(self.look.dir, &row.name)? != Some(Ino(row.ino)))
     }
 
     fn foreign_directory(

@@ -330,6 +330,21 @@ fn markers_carry_a_directorys_attributes() {
 }
 
 #[test]
+fn the_marker_that_a_renamed_directory_left_stays_its_own() {
+    let bed = Bed::new();
+    let bytes = NewBytes::Deferred { domain: "d".into() };
+    let dir = bed.make(Ino::ROOT, "d", FileKind::Directory, bytes).unwrap().attr.ino;
+    let blob = bed.commit(dir, 3);
+    rename::run(&bed, &rename::plan(&bed, (Ino::ROOT, "d"), (Ino::ROOT, "e"), Some("d"))).unwrap();
+    let mut marker = prefix("d");
+    marker.object.version = version(3);
+    look(&bed, blob, &[&marker], Scope::Found);
+    assert_eq!(bed.lookup(Ino::ROOT, "d"), None);
+    let row = bed.replica(blob, "d").unwrap();
+    assert_eq!((row.ino, row.version), (Some(dir), Some(version(3))), "or nobody would delete it");
+}
+
+#[test]
 fn a_file_in_place_of_a_directory_and_back() {
     let bed = Bed::new();
     let scratch = bed.root(bed.scratch);
