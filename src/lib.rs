@@ -12,6 +12,7 @@ pub mod data;
 pub mod error;
 pub mod failpoint;
 pub mod fuse;
+pub mod heat;
 pub mod host;
 pub mod mount;
 pub mod mover;

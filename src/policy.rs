@@ -1,6 +1,9 @@
-//! Decisions: (facts, now) → decision. Pure: no I/O, no clock, no locks.
+//! Pure decisions: facts and a time in, a decision out. No I/O, no clock, no locks.
 
+pub mod admission;
 pub mod aside;
+pub mod eviction;
+pub mod heat;
 pub mod keep;
 pub mod placement;
 pub mod room;

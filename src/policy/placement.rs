@@ -17,7 +17,9 @@ const DOMAIN: &str = "rule";
 /// When a file read from afar gets a hot copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promote {
-    /// At the first read.
+    /// At the first read, as long as there is room; then only of files that are read clearly more often than others.
+    Heat,
+    /// At the first read, in place of others.
     OnRead,
     /// Never.
     Never,

@@ -6,6 +6,7 @@ mod cases;
 mod cli;
 mod contract;
 mod crash;
+mod hits;
 mod model;
 mod mounted;
 mod mover;
