@@ -26,7 +26,7 @@ pub mod streams;
 
 pub use budget::{MemoryBudget, Permit};
 pub use fill::{Fill, Phase as FillPhase};
-pub use hot::{FillStart, HotStore, Identity, Worth};
+pub use hot::{FillStart, HotStore, Identity, Space};
 pub use meters::Meters;
 pub use owner::Owner;
 pub use reader::{Reader, Source};

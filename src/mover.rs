@@ -10,6 +10,7 @@
 
 mod context;
 mod engine;
+mod evict;
 mod flush;
 mod handle;
 mod jobs;
@@ -33,6 +34,7 @@ pub use stores::{HotTier, Stores};
 use crate::catalog::{Catalog, Defaults};
 use crate::clock::Clock;
 use crate::error::Result;
+use crate::heat::Heat;
 use crate::policy::placement::Rules;
 use crate::tier::Tier;
 use crate::types::TierId;
@@ -51,6 +53,8 @@ pub struct MoverParts {
     pub rules: Arc<Rules>,
     /// Stages, hot stores and the memory budget.
     pub stores: Stores,
+    /// How often files are opened.
+    pub heat: Arc<Heat>,
     /// Source of time.
     pub clock: Arc<dyn Clock>,
     /// Where jobs run.

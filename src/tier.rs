@@ -469,6 +469,10 @@ pub trait Resident: Send + Sync {
     /// # Errors
     /// As statfs(2).
     fn usage(&self) -> Result<Usage>;
+
+    /// Tells how many bytes tierfs itself has stored here, so that a configured capacity is
+    /// counted against them; 0 (never told) counts nothing.
+    fn note_used(&self, bytes: u64);
 }
 
 /// The answer of a tier that lost its root.

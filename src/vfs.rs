@@ -17,6 +17,7 @@ mod create;
 mod directory;
 mod facts;
 mod handle;
+mod heat;
 mod hidden;
 mod io;
 mod leftover;
@@ -45,6 +46,7 @@ use crate::catalog::{Catalog, Defaults, WriteState};
 use crate::clock::Clock;
 use crate::data::{HotStore, StageStore, Streams};
 use crate::error::{Kind, Result};
+use crate::heat::Heat;
 use crate::policy::placement::Rules;
 use crate::tier::Tiers;
 use crate::types::{Attr, Ino, Invalidation, TierId};
@@ -125,6 +127,8 @@ pub struct Parts {
     pub hots: HashMap<TierId, Arc<HotStore>>,
     /// Streaming of non-resident files.
     pub streams: Arc<Streams>,
+    /// How often files are opened.
+    pub heat: Arc<Heat>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Where slow tiers are driven.

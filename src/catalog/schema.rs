@@ -27,7 +27,7 @@ impl Schema {
 
 /// The catalog's schema.
 pub(super) const CURRENT: Schema =
-    Schema { create: CREATE, steps: &[remember_what_is_lost, order_generations] };
+    Schema { create: CREATE, steps: &[remember_what_is_lost, order_generations, remember_heat] };
 
 /// To version 2.
 fn remember_what_is_lost(connection: &Connection) -> Result<()> {
@@ -47,6 +47,24 @@ fn order_generations(connection: &Connection) -> Result<()> {
          CREATE INDEX step_domain ON step (domain, seq);",
     )?)
 }
+
+/// To version 4.
+fn remember_heat(connection: &Connection) -> Result<()> {
+    Ok(connection.execute_batch(HEAT)?)
+}
+
+macro_rules! heat {
+    () => {
+        "CREATE TABLE heat (
+            ino INTEGER PRIMARY KEY, dir INTEGER NOT NULL, opens REAL NOT NULL, at REAL NOT NULL);
+         CREATE TABLE heat_group (
+            dir INTEGER PRIMARY KEY, run_opens REAL NOT NULL, run_time REAL NOT NULL, last REAL NOT NULL,
+            silence REAL NOT NULL, opens REAL NOT NULL, at REAL NOT NULL, files INTEGER NOT NULL,
+            counted INTEGER NOT NULL);"
+    };
+}
+
+const HEAT: &str = heat!();
 
 macro_rules! lost {
     () => {
@@ -119,5 +137,6 @@ CREATE UNIQUE INDEX step_key ON step (place, name) WHERE ino = 0;
 
 CREATE TABLE intent (id INTEGER PRIMARY KEY, plan TEXT NOT NULL);
 ",
-    lost!()
+    lost!(),
+    heat!()
 );

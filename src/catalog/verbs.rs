@@ -8,6 +8,7 @@ mod commit;
 mod create;
 mod doubt;
 mod give_up;
+mod heat;
 mod import;
 mod inherit;
 mod link;

@@ -178,7 +178,7 @@ pub(super) const ORDERS: &[&str] = &["strict", "barrier", "none"];
 /// What becomes of both versions of a conflict.
 pub(super) const CONFLICTS: &[&str] = &["keep-both", "overwrite"];
 /// The ways to promote.
-pub(super) const PROMOTES: &[&str] = &["on-read", "never"];
+pub(super) const PROMOTES: &[&str] = &["heat", "on-read", "never"];
 
 use DefaultValue::{Depends, None, Required, Text};
 use Scope::{All, BlobTiers, DirectoryTiers};
@@ -235,8 +235,8 @@ pub const KEYS: &[KeyInfo] = &[
         "the directory tier that takes new bytes first"),
     key(Rule, "hot", All, Unit::Tiers, None,
         "directory tiers for hot copies, nearest first"),
-    key(Rule, "promote", All, Unit::Words(PROMOTES), Depends("on-read with `hot`, else never"),
-        "when a file read from afar gets a hot copy"),
+    key(Rule, "promote", All, Unit::Words(PROMOTES), Depends("heat with `hot`, else never"),
+        "when a file that is read from afar gets a hot copy: `heat` while there is room, then only if it is read clearly more often than what leaves for it; `on-read` in place of whatever is worth least"),
     key(Rule, "keep_hot", All, Unit::Group, None,
         "groups are directories: of each parent the newest `last`, by their last commit, keep their hot copies above the high water; those of older ones leave first"),
     key(Rule, "order", All, Unit::Words(ORDERS), Text("strict"),

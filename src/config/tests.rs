@@ -65,7 +65,7 @@ fn a_good_config_is_understood() {
 
     let [checkpoints, datasets, models, rest] = config.rules.as_slice() else { panic!("four rules") };
     assert_eq!((checkpoints.stage.as_str(), checkpoints.promote), ("scratch", Promote::Never));
-    assert_eq!((datasets.stage.as_str(), datasets.promote), ("nvme", Promote::OnRead));
+    assert_eq!((datasets.stage.as_str(), datasets.promote), ("nvme", Promote::Heat));
     assert_eq!(
         (datasets.hot.as_slice(), datasets.revalidate),
         (&["nvme".to_owned(), "scratch".into()][..], None)
@@ -354,8 +354,8 @@ fn rules_refer_to_fitting_tiers() {
     assert_said(&small("", "", "hot = [\"disk\", \"disk\"]"), "twice");
     assert_said(&small("", "", "promote = \"on-read\""), "nowhere to promote to");
     assert_said(
-        &small("", "", "promote = \"heat\""),
-        "promote = \"heat\" is unknown; write \"on-read\" or \"never\"",
+        &small("", "", "promote = \"warm\""),
+        "promote = \"warm\" is unknown; write \"heat\", \"on-read\" or \"never\"",
     );
     assert_said(
         &small("stage = \"blob\"", "", ""),

@@ -7,7 +7,7 @@
 
 use crate::clock::Clock;
 use crate::data::budget::Permit;
-use crate::data::hot::FillNames;
+use crate::data::hot::{Admitted, FillNames, Part};
 use crate::data::local::Local;
 use crate::data::ranges::RangeSet;
 use crate::error::Result;
@@ -41,6 +41,8 @@ pub struct Fill {
 #[derive(Debug)]
 struct State {
     phase: Phase,
+    /// Until the copy is there or given up.
+    admitted: Option<Admitted>,
     /// Written or queued.
     held: RangeSet,
     written: RangeSet,
@@ -77,9 +79,11 @@ pub(super) enum Offer {
 }
 
 impl Fill {
-    pub(super) fn new(local: Local, clock: Arc<dyn Clock>, names: FillNames, file: File, size: u64) -> Self {
+    pub(super) fn new(local: Local, clock: Arc<dyn Clock>, part: Part) -> Self {
+        let Part { names, file, size, admitted } = part;
         let state = State {
             phase: Phase::Filling,
+            admitted: Some(admitted),
             held: RangeSet::default(),
             written: RangeSet::default(),
             queue: BTreeMap::new(),
@@ -193,7 +197,12 @@ impl Fill {
         if let Some((directory, _)) = self.names.target.split() {
             self.local.files()?.sync_directory(&directory)?;
         }
-        self.state.lock().phase = Phase::Complete;
+        let admitted = {
+            let mut state = self.state.lock();
+            state.phase = Phase::Complete;
+            state.admitted.take()
+        };
+        admitted.into_iter().for_each(Admitted::used);
         self.told.send_replace(Phase::Complete);
         self.local.remove(&self.names.claim)
     }
@@ -262,6 +271,7 @@ impl Fill {
                 return false;
             }
             state.phase = Phase::Dropped;
+            state.admitted = None;
             state.queue.clear();
             state.held = RangeSet::default();
             state.written = RangeSet::default();

@@ -15,8 +15,10 @@
 //! Last use is the mtime, moved at most once an hour.
 
 mod evict;
+mod space;
 
-pub use evict::{Copy, Evicted, Worth};
+pub use evict::Copy;
+pub use space::{Admitted, Space};
 
 use crate::clock::Clock;
 use crate::data::fill::Fill;
@@ -27,6 +29,7 @@ use crate::types::{AttrChange, Key, TimeChange, Timestamp, Version};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::fs::File;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +66,7 @@ pub enum FillStart {
 pub struct HotStore {
     local: Local,
     clock: Arc<dyn Clock>,
+    space: Arc<Space>,
 }
 
 impl HotStore {
@@ -71,7 +75,21 @@ impl HotStore {
     /// # Errors
     /// `Invalid` if the tier is not resident.
     pub fn new(tier: Arc<dyn Tier>, clock: Arc<dyn Clock>) -> Result<Self> {
-        Ok(Self { local: Local::new(tier)?, clock })
+        Ok(Self { local: Local::new(tier)?, clock, space: Arc::default() })
+    }
+
+    /// The room there is for copies.
+    #[must_use]
+    pub fn space(&self) -> &Arc<Space> {
+        &self.space
+    }
+
+    /// A number for the copy at `key`, the same in every process: two of a million copies share one once in forty million times.
+    #[must_use]
+    pub fn copy_id(key: &Key) -> u64 {
+        let mut hasher = std::hash::DefaultHasher::new();
+        key.as_bytes().hash(&mut hasher);
+        hasher.finish().max(1)
     }
 
     /// The tier they are on.
@@ -104,11 +122,11 @@ impl HotStore {
         Ok(Some(file))
     }
 
-    /// Begins to fill the copy of `identity`.
+    /// Begins to fill the copy of `identity` in the room that was `admitted` for it.
     ///
     /// # Errors
     /// As the tier says: `NoSpace`, `Denied`, `Absent`.
-    pub fn begin_fill(&self, identity: &Identity, size: u64) -> Result<FillStart> {
+    pub fn begin_fill(&self, identity: &Identity, size: u64, admitted: Admitted) -> Result<FillStart> {
         let target = self.path_key(identity)?;
         let claim = suffixed(&target, PART)?;
         if !self.take_claim(&claim)? {
@@ -129,7 +147,8 @@ impl HotStore {
             }
         };
         let names = FillNames { claim, part, target };
-        Ok(FillStart::Started(Fill::new(self.local.clone(), self.clock.clone(), names, file, size)))
+        let part = Part { names, file, size, admitted };
+        Ok(FillStart::Started(Fill::new(self.local.clone(), self.clock.clone(), part)))
     }
 
     /// Makes the staged file at `stage_key` of the same tier the copy of `identity`.
@@ -141,7 +160,10 @@ impl HotStore {
         self.local.rename(stage_key, &target)?;
         // Its mtime is what the program set, maybe long ago; here mtime is the last use.
         let change = AttrChange { mtime: Some(TimeChange::To(self.clock.wall())), ..AttrChange::default() };
-        local::found(self.local.files()?.set_attr(&target, &change)).map(drop)
+        local::found(self.local.files()?.set_attr(&target, &change))?;
+        let copy = local::found(self.local.files()?.stat(&target))?;
+        copy.into_iter().for_each(|copy| self.space.added(copy.size));
+        Ok(())
     }
 
     /// Removes a copy; its readers keep their open file.
@@ -205,6 +227,19 @@ impl HotStore {
             done => done,
         }
     }
+}
+
+/// A copy that is to be filled.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Its names.
+    pub names: FillNames,
+    /// Its bytes.
+    pub file: File,
+    /// How many there will be.
+    pub size: u64,
+    /// The room it may take.
+    pub admitted: Admitted,
 }
 
 /// The names of one fill.

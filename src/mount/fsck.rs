@@ -6,6 +6,7 @@ use crate::catalog::{Catalog, LostFile};
 use crate::config::Config;
 use crate::data::{HotStore, MemoryBudget, Owner, StageStore};
 use crate::error::Result;
+use crate::heat::Heat;
 use crate::mover::{Mover, MoverParts, Recovered, Stores};
 use crate::repair::fsck::{Action, Checked, Finding, Scene, What, check, mend};
 use crate::repair::takeover::{Heir, Taken};
@@ -180,6 +181,7 @@ impl<'a> Bench<'a> {
 
     fn mover(&self, stages: &Stages) -> MoverParts {
         MoverParts {
+            heat: Arc::new(Heat::new(self.offline.clock.clone())),
             catalog: self.offline.catalog.clone(),
             tiers: self.tiers.clone(),
             rules: self.offline.rules.clone(),

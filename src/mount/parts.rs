@@ -6,16 +6,18 @@ use crate::catalog::{Catalog, Defaults, Location};
 use crate::cli::options::{MountOptions, Passthrough};
 use crate::clock::{Clock, SystemClock};
 use crate::config;
-use crate::data::{MemoryBudget, Streams};
+use crate::data::{HotStore, MemoryBudget, StageStore, Streams};
 use crate::error::{Error, Kind, Result};
 use crate::fuse::Notifications;
+use crate::heat::Heat;
 use crate::host;
 use crate::mover::{Mover, MoverHandle, MoverParts, Recovered, RoomMaker, Stores};
 use crate::policy::placement::Rules;
 use crate::tier::Writing;
-use crate::types::Invalidation;
+use crate::types::{Invalidation, TierId};
 use crate::vfs::{Facts, IoMode, Making, Parts, Vfs};
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
@@ -36,8 +38,8 @@ pub struct Assembled {
     pub mode_reason: String,
     pub facts: Arc<FactsOfRoot>,
     pub rules: Arc<Rules>,
-    pub stages: std::collections::HashMap<crate::types::TierId, Arc<crate::data::StageStore>>,
-    pub hots: std::collections::HashMap<crate::types::TierId, Arc<crate::data::HotStore>>,
+    pub stages: HashMap<TierId, Arc<StageStore>>,
+    pub hots: HashMap<TierId, Arc<HotStore>>,
 }
 
 /// What the root's `user.tierfs.*` say; the daemon behind them comes later.
@@ -96,6 +98,8 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         status: Mutex::new(Weak::<NoStatus>::new()),
     });
     let room_maker: Arc<OnceLock<RoomMaker>> = Arc::default();
+    let heat = Arc::new(Heat::new(clock.clone()));
+    make_room_for_copies(&hots, &room_maker);
     let vfs = Arc::new(Vfs::new(Parts {
         catalog: catalog.clone(),
         tiers: tiers.clone(),
@@ -103,6 +107,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         stages: stages.clone(),
         hots: hots.clone(),
         streams: streams.clone(),
+        heat: heat.clone(),
         clock: clock.clone(),
         runtime: runtime.clone(),
         invalidate: invalidate.clone(),
@@ -128,6 +133,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
             hot: tiers::hot_tiers(config, &built, &hots),
             budget: Arc::new(streams.budget().clone()),
         },
+        heat: heat.clone(),
         clock: clock.clone(),
         runtime,
         invalidate,
@@ -156,6 +162,18 @@ fn room_making(config: &config::Config, built: &[Built], mover: Arc<OnceLock<Roo
         }
     };
     Making { ask: Arc::new(ask), deadlines }
+}
+
+/// The mover makes room for hot copies; before it runs everybody is admitted.
+fn make_room_for_copies(hots: &HashMap<TierId, Arc<HotStore>>, mover: &Arc<OnceLock<RoomMaker>>) {
+    for hot in hots.values() {
+        let mover = mover.clone();
+        hot.space().ask_with(Box::new(move || {
+            if let Some(mover) = mover.get() {
+                mover.make_room_for_copies();
+            }
+        }));
+    }
 }
 
 struct NoStatus;

@@ -223,7 +223,8 @@ pub fn hot_tiers(
         let directory = config.tier(&one.row.name)?.directory()?;
         let share = |percent: Percent| f64::from(percent.value()) / 100.0;
         let (high_water, low_water) = (share(directory.high_water), share(directory.low_water));
-        Some((one.row.id, HotTier { store, high_water, low_water }))
+        let counted = config.tier(&one.row.name)?.capacity.is_some();
+        Some((one.row.id, HotTier { store, high_water, low_water, counted }))
     });
     marked.collect()
 }

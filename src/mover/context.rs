@@ -3,7 +3,9 @@
 use crate::catalog::{Catalog, Defaults, Observed, Replica};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
+use crate::heat::Heat;
 use crate::mover::MoverParts;
+use crate::mover::evict::{Evictors, evictors};
 use crate::mover::jobs::ahead::Sent;
 use crate::mover::status::Counters;
 use crate::mover::stores::Stores;
@@ -36,6 +38,10 @@ pub(crate) struct Context {
     pub(crate) tiers: HashMap<TierId, Arc<dyn Tier>>,
     pub(crate) rules: RwLock<Arc<Rules>>,
     pub(crate) stores: Stores,
+    /// Who looks after the hot copies on each tier.
+    pub(crate) evictors: Evictors,
+    /// How often files are opened.
+    pub(crate) heat: Arc<Heat>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) runtime: Handle,
     pub(crate) invalidate: Invalidate,
@@ -94,7 +100,9 @@ impl Context {
             catalog: parts.catalog,
             tiers: parts.tiers,
             rules: RwLock::new(parts.rules),
+            evictors: evictors(&parts.stores.hot),
             stores: parts.stores,
+            heat: parts.heat,
             clock: parts.clock,
             runtime: parts.runtime,
             invalidate: parts.invalidate,

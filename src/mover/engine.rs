@@ -81,8 +81,16 @@ pub(crate) fn start(context: Arc<Context>, limits: Limits) -> MoverHandle {
         events,
     };
     let runtime = context.runtime.clone();
+    runtime.spawn(restore_heat(Arc::clone(&context)));
     runtime.spawn(engine.run());
     MoverHandle::new(context, sender)
+}
+
+/// Files count as never opened until this is done, a second for a million.
+async fn restore_heat(context: Arc<Context>) {
+    if let Err(error) = context.blocking(jobs::chores::restore_heat).await {
+        tracing::warn!(%error, "the heat of files is not known from before");
+    }
 }
 
 impl Engine {
@@ -104,6 +112,9 @@ impl Engine {
             };
             if let Event::Stop(done) = event {
                 self.jobs.shutdown().await;
+                if let Err(error) = self.context.blocking(jobs::chores::save_heat).await {
+                    tracing::warn!(%error, "the heat of the last files could not be written down");
+                }
                 self.context.quiet().await;
                 // Whoever asked may have gone away: then nobody needs the answer.
                 let _ = done.send(());

@@ -1,12 +1,13 @@
 //! Which hot copies the rules keep, and which leave first: the groups of `keep_hot`, ranked.
 
-use crate::data::{HotStore, Identity, Worth};
+use crate::data::{HotStore, Identity};
 use crate::error::Result;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
+use crate::policy::eviction::Worth;
 use crate::policy::keep::{Group, rank};
 use crate::policy::placement::KeepHot;
-use crate::types::{FileKind, Ino, Key, TierId};
+use crate::types::{FileKind, Ino, Key, TierId, Timestamp};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
@@ -19,12 +20,19 @@ const MAX_FILES: usize = 1_000_000;
 /// Names read from a directory at a time.
 const PAGE: usize = 1024;
 
+/// What becomes of the copies of a group.
+#[derive(Clone, Copy, Debug)]
+enum Stays {
+    Kept,
+    Least,
+}
+
 /// What the rules say of hot copies on one tier.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// By a hash of the copy's key: two of a million keys have one and the same once in ten million times, and then a copy stays
     /// that could go, or goes that could stay for longer.
-    worth: HashMap<u64, Worth>,
+    groups: HashMap<u64, Stays>,
     hasher: RandomState,
 }
 
@@ -40,16 +48,19 @@ impl Kept {
         Ok(kept)
     }
 
-    /// What a copy is worth.
-    pub(crate) fn worth(&self, key: &Key) -> Worth {
-        self.worth.get(&self.hasher.hash_one(key)).copied().unwrap_or(Worth::Usual)
+    /// What a copy that was last used then is worth, if a rule says so; of the groups that leave, the oldest leaves first.
+    pub(crate) fn worth(&self, key: &Key, last_use: Timestamp) -> Option<Worth> {
+        match self.groups.get(&self.hasher.hash_one(key))? {
+            Stays::Kept => Some(Worth::Kept),
+            Stays::Least => Some(Worth::Least(last_use.0 as f64)),
+        }
     }
 
     fn add(&mut self, context: &Context, keep: &KeepHot, store: &HotStore) -> Result<()> {
         let ranked = rank(&groups(context, keep)?, keep.last);
-        let kept = ranked.kept.into_iter().map(|dir| (dir, Worth::Kept));
-        for (dir, worth) in kept.chain(ranked.older.into_iter().map(|dir| (dir, Worth::Least))) {
-            let left = MAX_FILES.saturating_sub(self.worth.len());
+        let kept = ranked.kept.into_iter().map(|dir| (dir, Stays::Kept));
+        for (dir, stays) in kept.chain(ranked.older.into_iter().map(|dir| (dir, Stays::Least))) {
+            let left = MAX_FILES.saturating_sub(self.groups.len());
             if left == 0 {
                 break;
             }
@@ -58,7 +69,7 @@ impl Kept {
                     let (Some(version), false) = (replica.version, replica.staged) else { continue };
                     let location = context.tier(replica.tier)?.location();
                     let copy = store.path_key(&Identity { location, key: replica.key, version })?;
-                    self.worth.insert(self.hasher.hash_one(&copy), worth);
+                    self.groups.insert(self.hasher.hash_one(&copy), stays);
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use crate::mover::context::Context;
 use crate::mover::engine::Event;
+use crate::mover::evict;
 use crate::types::{Seq, TierId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -32,15 +33,26 @@ impl RoomMaker {
         let (Some(context), Some(events)) = (self.context.upgrade(), self.events.upgrade()) else { return };
         // A full channel means that the loop has much to do; who still waits asks again.
         let _ = events.try_send(Event::MakeRoom(domains));
-        if context.stores.hot.contains_key(&stage) && !self.making.swap(true, Ordering::AcqRel) {
+        if context.stores.hot.contains_key(&stage) {
+            self.make_room_for_copies();
+        }
+    }
+
+    /// Somebody wants room for a hot copy, or was refused it. Does not wait.
+    pub fn make_room_for_copies(&self) {
+        let Some(context) = self.context.upgrade() else { return };
+        if !self.making.swap(true, Ordering::AcqRel) {
             let (making, runtime) = (self.making.clone(), context.runtime.clone());
             runtime.spawn(async move {
-                if let Err(error) =
-                    context.blocking(|context| context.stores.keep_below_high_water(context)).await
-                {
+                // Before it looks: who asks from now on is looked after once more.
+                making.store(false, Ordering::Release);
+                let done = context.blocking(|context| {
+                    evict::make_room(context);
+                    Ok(())
+                });
+                if let Err(error) = done.await {
                     tracing::warn!(%error, "hot copies could not make room");
                 }
-                making.store(false, Ordering::Release);
             });
         }
     }

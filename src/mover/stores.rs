@@ -4,7 +4,6 @@ use crate::catalog::Replica;
 use crate::data::{HotStore, Identity, MemoryBudget, Permit, Sidecar, StageStore, Staged};
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
-use crate::mover::keep::Kept;
 use crate::types::{Key, TierId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,6 +28,8 @@ pub struct HotTier {
     pub high_water: f64,
     /// Share at which that stops.
     pub low_water: f64,
+    /// A capacity is configured: what is ours counts against it, and nobody else's.
+    pub counted: bool,
 }
 
 impl Stores {
@@ -109,34 +110,6 @@ impl Stores {
             }
         }
         Ok(left)
-    }
-
-    /// Drops hot copies of tiers above their high water: first what rules say, then the least recently used.
-    pub(crate) fn keep_below_high_water(&self, context: &Context) -> Result<()> {
-        for (tier, hot) in &self.hot {
-            let Some(resident) = hot.store.tier().resident() else { continue };
-            let usage = match resident.usage() {
-                Ok(usage) => usage,
-                Err(error) => {
-                    tracing::debug!(tier = hot.store.tier().name(), %error, "what is used there is not known now");
-                    continue;
-                }
-            };
-            let used = usage.total.saturating_sub(usage.free) as f64;
-            let total = usage.total as f64;
-            if total > 0.0 && used > hot.high_water * total {
-                let kept = Kept::on(context, *tier, &hot.store)?;
-                let too_much = (used - hot.low_water * total) as u64;
-                let evicted = hot.store.evict(too_much, &|copy| kept.worth(copy))?;
-                tracing::info!(
-                    tier = hot.store.tier().name(),
-                    files = evicted.files,
-                    bytes = evicted.bytes,
-                    "hot copies dropped"
-                );
-            }
-        }
-        Ok(())
     }
 }
 

@@ -197,12 +197,6 @@ impl DirectoryTier {
         self.inner.try_out(&root)
     }
 
-    /// Tells how many bytes tierfs itself has stored here, so that a configured capacity is
-    /// counted against them; 0 (never told) counts nothing.
-    pub fn note_used(&self, bytes: u64) {
-        self.inner.used.store(bytes, Ordering::Relaxed);
-    }
-
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,

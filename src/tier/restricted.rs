@@ -282,6 +282,12 @@ impl Resident for Restricted {
         self.inner.resident().map_or(0, Resident::device)
     }
 
+    fn note_used(&self, bytes: u64) {
+        if let Ok(native) = self.native() {
+            native.note_used(bytes);
+        }
+    }
+
     fn usage(&self) -> Result<Usage> {
         self.native()?.usage()
     }

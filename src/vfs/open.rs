@@ -6,9 +6,9 @@ use super::open_file::{Bytes, OpenFile, OpenFileId, content_of};
 use super::write_open::{Begun, truncate_if};
 use super::{Caller, IoMode, Vfs, Wait};
 use crate::catalog::{Content, Inode, Replica, WriteState};
-use crate::data::{FillStart, Identity, Reader, Source};
+use crate::data::{Fill, FillStart, Identity, Reader, Source};
 use crate::error::{Error, Kind, Result};
-use crate::policy::placement::{Promote, Rule};
+use crate::policy::placement::Rule;
 use crate::types::{FileKind, Generation, Ino, Key, TierId};
 use std::fs::File;
 use std::sync::Arc;
@@ -65,10 +65,12 @@ impl Vfs {
     /// What the tier with the bytes says.
     pub fn open(&self, caller: &Caller, ino: Ino, flags: i32) -> Result<Opened> {
         let node = self.nodes.get(ino);
+        let mut dir = None;
         if !node.is_open()
             && let Some((parent, name)) = self.catalog().names(ino)?.first()
         {
             self.refresh_name(caller, &self.nodes.get(*parent), name)?;
+            dir = Some(*parent);
         }
         let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
         let writes = !reads || flags & libc::O_TRUNC != 0;
@@ -91,7 +93,7 @@ impl Vfs {
         if !writes {
             let open = match shared {
                 Some(open) => open,
-                None => self.open_for_read(caller, ino)?,
+                None => self.open_for_read(caller, ino, dir)?,
             };
             return Ok(handle(open, &mut node.file.lock()));
         }
@@ -186,8 +188,9 @@ impl Vfs {
         }
     }
 
-    fn open_for_read(&self, caller: &Caller, ino: Ino) -> Result<Arc<OpenFile>> {
-        let open = |looks| self.try_open_for_read(caller, &self.catalog().inode(ino)?, looks);
+    /// `dir`: where the name is by which its opens are counted.
+    fn open_for_read(&self, caller: &Caller, ino: Ino, dir: Option<Ino>) -> Result<Arc<OpenFile>> {
+        let open = |looks| self.try_open_for_read(caller, &self.catalog().inode(ino)?, looks, dir);
         let mut opened = open(Looks::Known);
         for _ in 0..MOVING_TARGET {
             match &opened {
@@ -212,7 +215,13 @@ impl Vfs {
         }
     }
 
-    fn try_open_for_read(&self, caller: &Caller, inode: &Inode, looks: Looks) -> Result<Arc<OpenFile>> {
+    fn try_open_for_read(
+        &self,
+        caller: &Caller,
+        inode: &Inode,
+        looks: Looks,
+        dir: Option<Ino>,
+    ) -> Result<Arc<OpenFile>> {
         let path = self.some_path(inode.attr.ino)?;
         let rule = self.rule(&path);
         let replicas = self.newest(inode)?;
@@ -220,16 +229,19 @@ impl Vfs {
             if looks == Looks::Known {
                 self.expect_known(&replicas, &local)?;
             }
+            self.count_open(inode.attr.ino, dir);
             return Ok(self.open_file(local, inode.generation));
         }
         let remote = replicas.iter().find(|replica| self.resident(replica.tier).is_none());
         let remote = remote.ok_or_else(|| no_copy(&path))?;
-        if let Some(hot) = self.find_hot(rule, remote, inode.attr.size)? {
+        if let Some(hot) = self.find_hot(rule, remote, inode)? {
+            self.count_open(inode.attr.ino, dir);
             return Ok(self.open_file(hot, inode.generation));
         }
         if caller.wait == Wait::Never {
             return Err(Kind::WouldBlock.into());
         }
+        self.count_open(inode.attr.ino, dir);
         let reader = self.stream(rule, remote, inode)?;
         Ok(self.open_file(Bytes::Streamed(reader), inode.generation))
     }
@@ -282,12 +294,13 @@ impl Vfs {
     }
 
     /// A hot copy of what `remote` holds, whoever made it.
-    pub(super) fn find_hot(&self, rule: &Rule, remote: &Replica, size: u64) -> Result<Option<Bytes>> {
+    pub(super) fn find_hot(&self, rule: &Rule, remote: &Replica, inode: &Inode) -> Result<Option<Bytes>> {
         let identity = self.identity(remote)?;
         for tier in &rule.hot {
             let Some(hot) = self.parts.hots.get(tier) else { continue };
-            match hot.find(&identity, size) {
+            match hot.find(&identity, inode.attr.size) {
                 Ok(Some(file)) => {
+                    self.note_copy(inode.attr.ino, &hot.path_key(&identity)?);
                     self.parts.streams.meters().hot_opens.add(1);
                     return Ok(Some(Bytes::Hot { file: Arc::new(file), tier: *tier }));
                 }
@@ -306,21 +319,27 @@ impl Vfs {
 
     pub(super) fn stream(&self, rule: &Rule, remote: &Replica, inode: &Inode) -> Result<Arc<Reader>> {
         let identity = self.identity(remote)?;
-        let fill = match rule.hot.first().and_then(|tier| self.parts.hots.get(tier)) {
-            Some(hot) if rule.promote == Promote::OnRead && inode.attr.size > 0 => {
-                match hot.begin_fill(&identity, inode.attr.size) {
-                    Ok(FillStart::Started(fill)) => Some(fill),
-                    Ok(FillStart::Elsewhere) => None,
-                    Err(error) => {
-                        tracing::warn!(%error, "no hot copy can be made now; reading from home");
-                        None
-                    }
-                }
+        let fill = match self.promote(rule, inode, &identity) {
+            Ok(Some(FillStart::Started(fill))) => Some(fill),
+            Ok(Some(FillStart::Elsewhere) | None) => None,
+            Err(error) => {
+                tracing::warn!(%error, "no hot copy can be made now; reading from home");
+                None
             }
-            _ => None,
         };
+        self.read_from_home(remote, inode, fill)
+    }
+
+    /// A reader of `remote`; what it reads also goes into `fill`.
+    pub(super) fn read_from_home(
+        &self,
+        remote: &Replica,
+        inode: &Inode,
+        fill: Option<Fill>,
+    ) -> Result<Arc<Reader>> {
+        let Identity { key, version, .. } = self.identity(remote)?;
         let tier = self.parts.tiers.get(remote.tier)?.clone();
-        let source = Source { tier, key: identity.key, version: identity.version, size: inode.attr.size };
+        let source = Source { tier, key, version, size: inode.attr.size };
         self.parts.streams.meters().home_opens.add(1);
         Ok(Reader::open(source, self.parts.streams.clone(), fill))
     }

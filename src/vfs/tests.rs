@@ -136,6 +136,7 @@ impl Bed {
             stages,
             hots: HashMap::from([(scratch, Arc::new(hot))]),
             streams: Streams::new(MemoryBudget::new(16 << 20), runtime.handle().clone()),
+            heat: Arc::new(Heat::new(clock.clone())),
             clock,
             runtime: runtime.handle().clone(),
             invalidate: Arc::new(move |what| sink.lock().push(what)),

@@ -4,7 +4,7 @@ use super::open::no_copy;
 use super::{Caller, Vfs};
 use crate::catalog::Replica;
 use crate::data::{FillStart, Reader, Source};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::tier::Archive;
 use crate::types::{FileKind, Ino};
 use std::sync::Arc;
@@ -54,7 +54,10 @@ impl Vfs {
             return Ok(if rehydrating { Warming::Rehydrating } else { Warming::Far });
         };
         let identity = self.identity(remote)?;
-        let fill = match hot.begin_fill(&identity, inode.attr.size)? {
+        let full = || Error::new(Kind::NoSpace, "there is no room for the hot copy");
+        let admitted = hot.space().reserve(inode.attr.size).ok_or_else(full)?;
+        self.note_copy(ino, &hot.path_key(&identity)?);
+        let fill = match hot.begin_fill(&identity, inode.attr.size, admitted)? {
             FillStart::Started(fill) => fill,
             FillStart::Elsewhere => return Ok(Warming::Elsewhere),
         };

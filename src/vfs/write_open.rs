@@ -288,7 +288,6 @@ impl Vfs {
         name: &[u8],
     ) -> Result<()> {
         let stage = self.stage(rule.stage)?;
-        let size = inode.attr.size;
         if let Some(file) = shared.and_then(OpenFile::file) {
             return stage.copy_from_file(name, file);
         }
@@ -297,10 +296,11 @@ impl Vfs {
         }
         let remote = newest.iter().find(|replica| self.resident(replica.tier).is_none());
         let remote = remote.ok_or_else(|| no_copy(&remote_name(name)))?;
-        if let Some(Bytes::Hot { file, .. }) = self.find_hot(rule, remote, size)? {
+        if let Some(Bytes::Hot { file, .. }) = self.find_hot(rule, remote, inode)? {
             return stage.copy_from_file(name, &file);
         }
-        let reader = self.stream(rule, remote, inode)?;
+        // What is about to be replaced needs no hot copy.
+        let reader = self.read_from_home(remote, inode, None)?;
         self.wait_for(caller, stage.copy_from_reader(name, &reader))
     }
 }

@@ -10,7 +10,7 @@ const MAX_LINES: usize = 700;
 const LEAVES: [&str; 5] = ["types", "error", "clock", "metrics", "failpoint"];
 
 /// Module → the modules it may name besides the leaves.
-const MAY_NAME: [(&str, &[&str]); 17] = [
+const MAY_NAME: [(&str, &[&str]); 18] = [
     ("types", &[]),
     ("error", &["types"]),
     ("clock", &["types"]),
@@ -18,13 +18,14 @@ const MAY_NAME: [(&str, &[&str]); 17] = [
     ("failpoint", &[]),
     ("host", &[]),
     ("policy", &["types"]),
+    ("heat", &["policy"]),
     ("tier", &[]),
     ("config", &["policy"]),
     ("catalog", &["policy"]),
-    ("data", &["tier", "catalog"]),
-    ("mover", &["policy", "catalog", "tier", "data"]),
+    ("data", &["tier", "catalog", "policy"]),
+    ("mover", &["policy", "heat", "catalog", "tier", "data"]),
     ("repair", &["policy", "catalog", "tier", "data"]),
-    ("vfs", &["catalog", "data", "tier", "policy"]),
+    ("vfs", &["catalog", "data", "heat", "tier", "policy"]),
     ("fuse", &["vfs"]),
     ("control", &["vfs", "mover", "catalog", "data", "tier", "policy", "config"]),
     // Composition root and commands: they may name all, and nobody names them.

@@ -58,6 +58,15 @@ impl Catalog {
         known.map_or_else(|| self.engine.read(|tx| tx.names(ino)), Ok)
     }
 
+    /// How many names a directory is known to have, counted up to `limit`.
+    pub fn count_names(&self, dir: Ino, limit: usize) -> Result<u64> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let sql = "SELECT count(*) FROM (SELECT 1 FROM dentry WHERE parent = ?1 LIMIT ?2)";
+        let count: Option<i64> =
+            self.engine.read(|tx| tx.first(sql, params![dir.0.cast_signed(), limit], |row| row.get(0)))?;
+        Ok(count.unwrap_or(0).cast_unsigned())
+    }
+
     /// The path of one of its names, from the mount's root; `None` if it has none.
     pub fn path(&self, ino: Ino) -> Result<Option<Key>> {
         self.engine.read(|tx| tx.path(ino))

@@ -42,8 +42,8 @@ pub struct RuleConfig {
     pub revalidate: Option<Duration>,
 }
 
-pub(in crate::config) const PROMOTES: [(&str, Promote); 2] =
-    [("on-read", Promote::OnRead), ("never", Promote::Never)];
+pub(in crate::config) const PROMOTES: [(&str, Promote); 3] =
+    [("heat", Promote::Heat), ("on-read", Promote::OnRead), ("never", Promote::Never)];
 
 pub(in crate::config) const ORDERS: [(&str, Order); 3] =
     [("strict", Order::Strict), ("barrier", Order::Barrier), ("none", Order::None)];
@@ -250,13 +250,10 @@ fn read_stage(
 }
 
 fn read_promote(reader: &mut Reader<'_>) -> Promote {
-    let default = if reader.has("hot") { "on-read" } else { "never" };
+    let default = if reader.has("hot") { "heat" } else { "never" };
     let promote = reader.value_or("promote", default, Origin::Default, &|text| word(text, &PROMOTES));
-    if promote.value == Promote::OnRead && !reader.has("hot") {
-        reader.problem(
-            promote.line,
-            "promote = \"on-read\" has nowhere to promote to; write hot = \"a directory tier\"",
-        );
+    if promote.value != Promote::Never && !reader.has("hot") {
+        reader.problem(promote.line, "promote has nowhere to promote to; write hot = \"a directory tier\"");
     }
     promote.value
 }

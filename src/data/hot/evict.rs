@@ -1,15 +1,10 @@
-//! Finding hot copies and dropping those used least recently. Thin: what to free and what to keep
-//! is decided by the caller.
+//! Finding hot copies and dropping them. Which leave is decided by the caller.
 
 use super::{HotStore, PART, ROOT};
 use crate::data::lease;
 use crate::error::{Kind, Result};
 use crate::types::{FileKind, Key, Timestamp};
-use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
-
-/// Candidates that one eviction keeps in memory.
-const CANDIDATES: usize = 16 << 10;
 
 /// A hot copy, as [`HotStore::scan`] finds it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,26 +15,6 @@ pub struct Copy {
     pub size: u64,
     /// Where it is.
     pub key: Key,
-}
-
-/// How much it is worth to keep a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Worth {
-    /// It leaves before others.
-    Least,
-    /// As much as its last use says.
-    Usual,
-    /// It stays.
-    Kept,
-}
-
-/// What [`HotStore::evict`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Evicted {
-    /// Copies removed.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
 }
 
 impl HotStore {
@@ -68,35 +43,17 @@ impl HotStore {
         Ok(())
     }
 
-    /// Removes the copies of the least worth, of those the least recently used, that nobody has open (as far as this machine
-    /// knows), until `target_bytes` are freed or only what is kept is left.
+    /// Removes a copy unless somebody has it open, as far as this machine knows; answers whether it is gone.
     ///
     /// # Errors
     /// As the tier says.
-    pub fn evict(&self, target_bytes: u64, worth: &dyn Fn(&Key) -> Worth) -> Result<Evicted> {
-        let mut oldest = BinaryHeap::new();
-        self.scan(&mut |copy| {
-            let worth = worth(&copy.key);
-            if worth != Worth::Kept {
-                oldest.push((worth, copy));
-                if oldest.len() > CANDIDATES {
-                    oldest.pop();
-                }
-            }
-            ControlFlow::Continue(())
-        })?;
-        let mut evicted = Evicted::default();
-        for (_, copy) in oldest.into_sorted_vec() {
-            if evicted.bytes >= target_bytes {
-                break;
-            }
-            if self.is_closed(&copy.key)? {
-                self.remove(&copy.key)?;
-                evicted.files += 1;
-                evicted.bytes += copy.size;
-            }
+    pub fn evict(&self, copy: &Copy) -> Result<bool> {
+        let closed = self.is_closed(&copy.key)?;
+        if closed {
+            self.remove(&copy.key)?;
+            self.space.dropped(copy.size);
         }
-        Ok(evicted)
+        Ok(closed)
     }
 
     /// Calls `visit` for what fills that died have left; the next [`HotStore::scan`] removes it.
@@ -150,7 +107,7 @@ impl HotStore {
     }
 
     fn is_closed(&self, key: &Key) -> Result<bool> {
-        let Some(file) = self.local.open(key)? else { return Ok(false) };
+        let Some(file) = self.local.open(key)? else { return Ok(true) };
         match lease::nobody_has_it_open(&file) {
             // Without leases nobody can tell; an open copy stays readable after its removal.
             Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Denied) => Ok(true),

@@ -27,6 +27,11 @@ fn identity() -> Identity {
     }
 }
 
+/// Room for anything.
+fn room(hot: &HotStore) -> crate::data::hot::Admitted {
+    hot.space().reserve(8 * MIB).unwrap()
+}
+
 impl Rig {
     fn new(remote: Arc<Remote>) -> Self {
         let directory = Directory::new();
@@ -37,7 +42,8 @@ impl Rig {
     }
 
     fn open(&self, size: u64) -> Arc<Reader> {
-        let FillStart::Started(fill) = self.hot.begin_fill(&identity(), size).unwrap() else {
+        let FillStart::Started(fill) = self.hot.begin_fill(&identity(), size, room(&self.hot)).unwrap()
+        else {
             panic!("somebody fills already");
         };
         Reader::open(self.remote.source(size), Arc::clone(&self.streams), Some(fill))
@@ -107,7 +113,10 @@ async fn a_file_that_nobody_reads_is_not_filled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_ends_the_fill_and_reading_goes_on() {
     let rig = Rig::new(Remote::new());
-    let FillStart::Started(claimed) = rig.hot.begin_fill(&identity(), 8 * MIB).unwrap() else { panic!() };
+    let FillStart::Started(claimed) = rig.hot.begin_fill(&identity(), 8 * MIB, room(&rig.hot)).unwrap()
+    else {
+        panic!()
+    };
     drop(claimed);
     assert_eq!(rig.directory.hot_files().len(), 0, "given back unused");
     *rig.directory.full.lock() = true;
@@ -135,7 +144,7 @@ async fn a_copy_that_can_not_be_read_is_read_from_home_instead() {
 #[tokio::test]
 async fn a_claim_is_respected_while_it_beats_and_taken_over_when_stale() {
     let rig = Rig::new(Remote::new());
-    let begin = || rig.hot.begin_fill(&identity(), MIB).unwrap();
+    let begin = || rig.hot.begin_fill(&identity(), MIB, room(&rig.hot)).unwrap();
     let FillStart::Started(first) = begin() else { panic!() };
     assert!(matches!(begin(), FillStart::Elsewhere));
     for _ in 0..10 {
@@ -159,7 +168,9 @@ async fn a_slow_fill_whose_claim_was_taken_over_harms_nobody() {
     let rig = Rig::new(Remote::held());
     let slow = rig.open(MIB);
     rig.clock.advance(CLAIM_EXPIRES * 2);
-    let FillStart::Started(other) = rig.hot.begin_fill(&identity(), MIB).unwrap() else { panic!() };
+    let FillStart::Started(other) = rig.hot.begin_fill(&identity(), MIB, room(&rig.hot)).unwrap() else {
+        panic!()
+    };
     rig.remote.allow(1_000_000);
     slow.read(0, 4096).await.unwrap();
     rig.directory.until(|_| rig.copy(MIB).is_some()).await;

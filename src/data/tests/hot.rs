@@ -2,9 +2,10 @@
 
 use super::support::*;
 use crate::clock::{Clock, ManualClock, SystemClock};
-use crate::data::{HotStore, Identity, Worth};
+use crate::data::{HotStore, Identity};
 use crate::types::{Key, Version};
 use std::fs;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -75,30 +76,27 @@ fn last_use_moves_once_an_hour() {
 }
 
 #[test]
-fn eviction_drops_the_least_recently_used_closed_copies() {
-    let (directory, hot, clock) = rig();
-    let keys: Vec<Key> = ["a", "b", "c", "d", "e"]
-        .iter()
-        .enumerate()
-        .map(|(age, name)| {
-            let key = put(&directory, &hot, name, 100);
-            let used = SystemTime::from(clock.wall()) - HOUR * (10 - age as u32);
-            fs::File::open(directory.path(&key)).unwrap().set_modified(used).unwrap();
-            key
+fn closed_copies_are_found_and_dropped() {
+    let (directory, hot, _) = rig();
+    let keys: Vec<Key> = ["a", "b"].iter().map(|name| put(&directory, &hot, name, 100)).collect();
+    assert_eq!(hot.space().copies(), 200);
+    let copies = || {
+        let mut copies = Vec::new();
+        hot.scan(&mut |copy| {
+            copies.push(copy);
+            ControlFlow::Continue(())
         })
-        .collect();
-    let open = fs::File::open(directory.path(&keys[0])).unwrap();
-    let worth = |key: &Key| match keys.iter().position(|known| known == key) {
-        Some(1) => Worth::Kept,
-        Some(4) => Worth::Least,
-        _ => Worth::Usual,
+        .unwrap();
+        copies
     };
-    let evicted = hot.evict(150, &worth).unwrap();
-    assert_eq!((evicted.files, evicted.bytes), (2, 200));
-    let left: Vec<bool> = keys.iter().map(|key| directory.path(key).exists()).collect();
-    assert_eq!(left, [true, true, false, true, false], "a is open, b is kept, e leaves first");
-    let parent = directory.path(&keys[2].split().unwrap().0);
+    let found = |key: &Key| copies().into_iter().find(|copy| copy.key == *key).unwrap();
+    let (open, closed) = (found(&keys[0]), found(&keys[1]));
+    let reader = fs::File::open(directory.path(&keys[0])).unwrap();
+    assert!(!hot.evict(&open).unwrap() && hot.evict(&closed).unwrap());
+    assert_eq!((copies(), hot.space().copies()), (vec![open.clone()], 100));
+    let parent = directory.path(&keys[1].split().unwrap().0);
     assert!(!parent.exists(), "an empty directory goes too");
-    drop(open);
-    assert_eq!(hot.evict(u64::MAX, &|_| Worth::Usual).unwrap().files, 3);
+    assert!(hot.evict(&closed).unwrap(), "gone is gone");
+    drop(reader);
+    assert!(hot.evict(&open).unwrap() && copies().is_empty());
 }

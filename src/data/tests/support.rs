@@ -324,6 +324,7 @@ impl Resident for Directory {
     fn native_path(&self, _: &Key) -> Result<std::path::PathBuf> {
         Err(Kind::Unsupported.into())
     }
+    fn note_used(&self, _: u64) {}
     fn usage(&self) -> Result<Usage> {
         Err(Kind::Unsupported.into())
     }

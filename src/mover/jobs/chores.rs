@@ -2,10 +2,12 @@
 
 use crate::error::Result;
 use crate::mover::context::Context;
+use crate::mover::evict;
 use crate::mover::flush::found;
 use crate::mover::jobs::tidy;
 use crate::mover::recover;
-use crate::types::Timestamp;
+use crate::policy::heat::Rows;
+use crate::types::{Ino, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,11 +26,33 @@ pub(crate) async fn run(context: &Arc<Context>) {
             recover::adopt_released(context)?;
             tidy::look_at_mapped(context)?;
             describe_moved(context)?;
-            context.stores.keep_below_high_water(context)
+            save_heat(context)?;
+            evict::make_room(context);
+            Ok(())
         })
         .await;
     if let Err(error) = done {
         tracing::warn!(%error, "house-keeping of the mover failed; it is tried again");
+    }
+}
+
+/// Writes down what changed of the heat of files; all of it again if that fails.
+pub(crate) fn save_heat(context: &Context) -> Result<()> {
+    context.heat.prune();
+    let changed = context.heat.take_changed();
+    context.catalog.save_heat(&changed).inspect_err(|_| context.heat.put_back(&changed))
+}
+
+/// Adds what an earlier daemon wrote down.
+pub(crate) fn restore_heat(context: &Context) -> Result<()> {
+    context.catalog.purge_heat()?;
+    context.heat.restore(Rows { groups: context.catalog.heat_of_groups()?, files: Vec::new() });
+    let mut after = Ino(0);
+    loop {
+        let files = context.catalog.heat_of_files(after)?;
+        let Some(last) = files.last() else { return Ok(()) };
+        after = last.ino;
+        context.heat.restore(Rows { groups: Vec::new(), files });
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 impl DirectoryTier {
     fn describe(&self, stat: &Stat) -> Result<Object> {
@@ -165,5 +166,9 @@ impl Resident for DirectoryTier {
 
     fn usage(&self) -> Result<Usage> {
         self.inner.usage()
+    }
+
+    fn note_used(&self, bytes: u64) {
+        self.inner.used.store(bytes, Ordering::Relaxed);
     }
 }

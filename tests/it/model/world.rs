@@ -11,6 +11,7 @@ use std::time::Duration;
 use tierfs::catalog::{Catalog, Defaults, Location};
 use tierfs::clock::{Clock, ManualClock};
 use tierfs::data::{HotStore, MemoryBudget, Owner, StageStore, Streams};
+use tierfs::heat::Heat;
 use tierfs::mover::{FlushReport, FlushScope, HotTier, Mover, MoverHandle, MoverParts, MoverStatus, Stores};
 use tierfs::policy::placement::{Conflict, Order, Promote, Rule, Rules};
 use tierfs::tier::{DirectoryTier, Layer, MemoryTier, Special, Tier, Tiers};
@@ -154,6 +155,7 @@ impl World {
         let hot = Arc::new(HotStore::new(scratch.clone(), clock.clone()).expect("a hot store"));
         let streams = Streams::new(MemoryBudget::new(16 << 20), reading.handle().clone());
         let rules = Arc::new(rules(ids));
+        let heat = Arc::new(Heat::new(clock.clone()));
         let vfs = Arc::new(Vfs::new(Parts {
             catalog: catalog.clone(),
             tiers: tiers.clone(),
@@ -161,6 +163,7 @@ impl World {
             stages: stages.clone(),
             hots: HashMap::from([(ids.0, hot.clone())]),
             streams: streams.clone(),
+            heat: heat.clone(),
             clock: clock.clone(),
             runtime: reading.handle().clone(),
             invalidate: Arc::new(|_| ()),
@@ -178,9 +181,13 @@ impl World {
             rules,
             stores: Stores {
                 stages,
-                hot: HashMap::from([(ids.0, HotTier { store: hot, high_water: 0.99, low_water: 0.98 })]),
+                hot: HashMap::from([(
+                    ids.0,
+                    HotTier { store: hot, high_water: 0.99, low_water: 0.98, counted: false },
+                )]),
                 budget: Arc::new(streams.budget().clone()),
             },
+            heat,
             clock,
             runtime: moving.handle().clone(),
             invalidate: Arc::new(|_| ()),

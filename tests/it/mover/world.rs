@@ -16,6 +16,7 @@ use tierfs::catalog::{
 use tierfs::clock::Clock;
 use tierfs::data::{HotStore, MemoryBudget, Owner, StageStore};
 use tierfs::error::Result;
+use tierfs::heat::Heat;
 use tierfs::mover::{
     FlushReport, FlushScope, HotTier, Mover, MoverHandle, MoverParts, Recovered, Stores, queue::Limits,
 };
@@ -175,6 +176,7 @@ impl World {
             ]),
             rules: Arc::new(rules(self.scratch_id, self.blob_id)),
             stores: self.stores(),
+            heat: Arc::new(Heat::new(Arc::clone(&self.clock))),
             clock: Arc::clone(&self.clock),
             runtime: tokio::runtime::Handle::current(),
             invalidate: Arc::new(move |invalidation| told.lock().push(invalidation)),
@@ -200,7 +202,7 @@ impl World {
         let stage =
             StageStore::claim(Arc::clone(&self.scratch), self.catalog.id(), &owner).expect("the stage");
         let store = HotStore::new(Arc::clone(&self.scratch), Arc::clone(&self.clock)).expect("a hot store");
-        let hot = HotTier { store: Arc::new(store), high_water: 0.99, low_water: 0.98 };
+        let hot = HotTier { store: Arc::new(store), high_water: 0.99, low_water: 0.98, counted: false };
         Stores {
             stages: HashMap::from([(self.scratch_id, Arc::new(stage))]),
             hot: HashMap::from([(self.scratch_id, hot)]),

@@ -219,8 +219,8 @@ fn a_capacity_limits_what_is_told() {
     let tier = DirectoryTier::open(options, Arc::new(clock())).unwrap();
     let resident = tier.resident().unwrap();
     assert_eq!((resident.usage().unwrap().total, resident.usage().unwrap().free), (1 << 20, 1 << 20));
-    tier.note_used(1 << 19);
+    resident.note_used(1 << 19);
     assert_eq!(resident.usage().unwrap().free, 1 << 19);
-    tier.note_used(1 << 30);
+    resident.note_used(1 << 30);
     assert_eq!(resident.usage().unwrap().free, 0);
 }

@@ -1,0 +1,58 @@
+//! Opens are counted, and decide which files get a hot copy.
+
+use super::Vfs;
+use crate::catalog::Inode;
+use crate::data::{FillStart, HotStore, Identity};
+use crate::error::Result;
+use crate::heat::Around;
+use crate::policy::heat::{Fetch, value};
+use crate::policy::placement::{Promote, Rule};
+use crate::types::{Ino, Key};
+
+/// Names of a directory that are counted at most: from here on all directories are large.
+const NAMES_MAX: usize = 1 << 20;
+
+impl Vfs {
+    /// A file is opened for reading under a name in `dir`.
+    pub(super) fn count_open(&self, ino: Ino, dir: Option<Ino>) {
+        if let Some(dir) = dir {
+            self.parts.heat.opened(ino, dir, &|dir| self.around(dir));
+        }
+    }
+
+    fn around(&self, dir: Ino) -> Option<Around> {
+        let names = self.catalog().count_names(dir, NAMES_MAX).ok()?;
+        let parent = self.catalog().names(dir).ok()?.first().map(|(parent, _)| *parent);
+        Some(Around { names, parent })
+    }
+
+    /// Begins a hot copy of a file that is read from `identity` now, if its rule and its heat want one.
+    pub(super) fn promote(
+        &self,
+        rule: &Rule,
+        inode: &Inode,
+        identity: &Identity,
+    ) -> Result<Option<FillStart>> {
+        let Some(hot) = rule.hot.first().and_then(|tier| self.parts.hots.get(tier)) else { return Ok(None) };
+        let size = inode.attr.size;
+        if size == 0 {
+            return Ok(None);
+        }
+        let admitted = match rule.promote {
+            Promote::Never => None,
+            Promote::OnRead => hot.space().reserve(size),
+            Promote::Heat => {
+                let rate = self.parts.heat.rate(inode.attr.ino);
+                hot.space().admit(size, value(rate, size, Fetch::BLOB))
+            }
+        };
+        let Some(admitted) = admitted else { return Ok(None) };
+        self.note_copy(inode.attr.ino, &hot.path_key(identity)?);
+        hot.begin_fill(identity, size, admitted).map(Some)
+    }
+
+    /// Whose copy it is, for whoever has to choose which leave.
+    pub(super) fn note_copy(&self, ino: Ino, copy: &Key) {
+        self.parts.heat.note_copy(ino, HotStore::copy_id(copy));
+    }
+}
