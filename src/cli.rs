@@ -8,7 +8,8 @@ pub mod config_command;
 pub mod demo;
 pub mod detach;
 pub mod exit;
-pub mod failure;
+pub mod explain;
+mod failure;
 pub mod flush;
 pub mod fsck;
 pub mod log;
@@ -71,6 +72,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(args.dir),
         Command::Flush(args) => flush::run(&args),
         Command::Warm(args) => warm::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Path(args) => path::run(&args.file),
         Command::Queue(args) => queue::run(&args),
         Command::Fsck(args) => fsck::run(&args),

@@ -20,6 +20,9 @@ pub const CONTROL_XATTR: &str = "user.tierfs.control";
 /// Extended attribute of a mount's root: its [`status::Status`] as JSON.
 pub const STATUS_XATTR: &str = "user.tierfs.status";
 
+/// Extended attribute of a file: why it is where it is, a [`crate::vfs::Explained`] as JSON.
+pub const EXPLAIN_XATTR: &str = "user.tierfs.explain";
+
 /// Extended attribute of a file: native path of a resident copy of its newest bytes.
 pub const PATH_XATTR: &str = "user.tierfs.path";
 

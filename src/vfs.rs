@@ -15,6 +15,7 @@
 mod attributes;
 mod create;
 mod directory;
+mod explain;
 mod facts;
 mod handle;
 mod heat;
@@ -59,6 +60,7 @@ pub use crate::data::Reader;
 pub use crate::tier::Patience;
 pub use attributes::SetAttr;
 pub use directory::{DirectoryHandle, Listed, More};
+pub use explain::{CopyFacts, EXPLAINED_VERSION, Explained, HeatFacts, RuleFacts};
 pub use facts::{Copy, CopyRole, FileFacts, NativePath};
 pub use handle::FileHandle;
 pub use io::ReadAnswer;

@@ -38,6 +38,8 @@ pub enum Command {
     Flush(FlushArgs),
     /// Fetch hot copies of what is below PATHs, and have archived blobs brought back
     Warm(WarmArgs),
+    /// Say which rule placed a file, where its bytes are, how hot it is, and what happens next
+    Explain(ExplainArgs),
     /// Print where the resident copy of FILE is on its tier
     Path(PathArgs),
     /// List what still has to reach home; try it again, or copy it out
@@ -235,6 +237,18 @@ pub struct PathsArgs {
     /// PATHs in FILE end with NUL instead of a newline
     #[arg(short = '0', long = "null", requires = "from_file")]
     pub null: bool,
+}
+
+/// `tierfs explain`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct ExplainArgs {
+    /// Files or directories in a mount
+    #[command(flatten)]
+    pub paths: PathsArgs,
+    /// A JSON object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `tierfs path`

@@ -22,18 +22,26 @@ pub enum Missing {
     Asked,
 }
 
-/// The paths that were asked for, those in a file too, each with the mount it is in.
+/// The paths that were asked for, those in a file too.
 ///
 /// # Errors
-/// [`Failure`]: a path that is in no living mount or not there, a file that can't be read.
-pub fn by_mount(args: &PathsArgs, missing: Missing) -> Result<Vec<(Target, Vec<WirePath>)>, Failure> {
+/// [`Failure`]: a file that can't be read.
+pub fn all(args: &PathsArgs) -> Result<Vec<PathBuf>, Failure> {
     let mut paths = args.paths.clone();
     if let Some(file) = &args.from_file {
         let separator = if args.null { 0 } else { b'\n' };
         paths.extend(listed(file, separator)?);
     }
+    Ok(paths)
+}
+
+/// The paths that were asked for, those in a file too, each with the mount it is in.
+///
+/// # Errors
+/// [`Failure`]: a path that is in no living mount or not there, a file that can't be read.
+pub fn by_mount(args: &PathsArgs, missing: Missing) -> Result<Vec<(Target, Vec<WirePath>)>, Failure> {
     let mut groups: Vec<(Target, Vec<WirePath>)> = Vec::new();
-    for path in &paths {
+    for path in &all(args)? {
         let target = target(path, missing)?;
         let inner = target.inner.clone();
         match groups.iter_mut().find(|(known, _)| known.mount.point == target.mount.point) {

@@ -7,7 +7,7 @@ use crate::cli::failure::Failure;
 use crate::cli::say;
 use crate::cli::text::{self, Look, Style};
 use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{PAGE_MAX, QueueQuery, QueueRow, QueueState, Retried};
+use crate::control::protocol::{PAGE_MAX, QueueQuery, QueueRow, QueueState, Retried, WirePath};
 use crate::control::target::{Target, TargetError};
 use std::io::{self, Write};
 use std::path::Path;
@@ -101,6 +101,27 @@ fn each(
     }
 }
 
+/// How far the step of one file is, in words; none if it has none.
+///
+/// # Errors
+/// [`ListError`].
+pub fn of_path(client: &mut Client, path: &WirePath) -> Result<Option<String>, ListError> {
+    let mut said = None;
+    each(client, &mut |row| {
+        if row.path == *path {
+            let remark =
+                remark(row).map_or_else(String::new, |remark| format!(": {}", text::printable(&remark)));
+            said.get_or_insert(format!(
+                "queued for {}, {}{remark}",
+                text::seconds(row.age_s),
+                row.state.word()
+            ));
+        }
+        Ok(())
+    })?;
+    Ok(said)
+}
+
 fn heading() -> String {
     format!("{:<10} {:<7} {:<9} {:>8} {:>8}  PATH", "DOMAIN", "WHAT", "STATE", "AGE", "BYTES")
 }
@@ -170,7 +191,7 @@ fn told(retried: Retried) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::{QueueWhat, WirePath};
+    use crate::control::protocol::QueueWhat;
 
     fn row(state: QueueState) -> QueueRow {
         QueueRow {

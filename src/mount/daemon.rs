@@ -347,6 +347,6 @@ fn row(facts: FileFacts) -> Row {
             WriteState::Clean => RowState::Clean,
         },
         held: held.collect(),
-        heat: None,
+        heat: facts.heat,
     }
 }

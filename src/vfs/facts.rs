@@ -2,13 +2,16 @@
 
 use super::{Caller, Vfs};
 use crate::catalog::{DirEntry, Inode, Replica, WriteState};
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::policy::placement::Rule;
 use crate::tier::Archive;
 use crate::types::{Attr, FileKind, Ino, Key, TierId};
 
+/// Seconds of a day: rates are told as opens a day.
+pub(super) const DAY: f64 = 86_400.0;
+
 /// Where a file is and how far its newest bytes are: a line of `tierstat ls`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FileFacts {
     /// Path from the mount's root.
     pub path: Key,
@@ -22,6 +25,8 @@ pub struct FileFacts {
     pub rule: String,
     /// Name of the home tier.
     pub home: String,
+    /// Opens a day; none if it was never opened, as far as is known.
+    pub heat: Option<f64>,
 }
 
 /// Where a file of this machine has the bytes.
@@ -105,7 +110,13 @@ impl Vfs {
         let node = self.nodes.get(inode.attr.ino);
         let attr = self.attr_with(&node, inode)?;
         self.nodes.drop_if_unknown(&node);
-        Ok(FileFacts { path, attr, copies, state, rule, home })
+        let heat = self.heat_per_day(attr.ino);
+        Ok(FileFacts { path, attr, copies, state, rule, home, heat })
+    }
+
+    /// Opens of a file a day.
+    fn heat_per_day(&self, ino: Ino) -> Option<f64> {
+        self.parts.heat.opens(ino).map(|_| self.parts.heat.rate(ino) * DAY)
     }
 
     pub(super) fn tier_name(&self, tier: TierId) -> String {
@@ -186,6 +197,15 @@ impl Vfs {
         match fact {
             b"control" if ino == Ino::ROOT => return Ok(Some(self.parts.facts.control())),
             b"status" if ino == Ino::ROOT => return Ok(Some(self.parts.facts.status())),
+            b"explain" => {
+                let explained = serde_json::to_vec(&self.explain(ino)?);
+                return explained.map(Some).map_err(|error| {
+                    Error::new(Kind::Corrupt, "an explanation can't be written").with_source(error)
+                });
+            }
+            b"heat" => {
+                return Ok(self.heat_per_day(ino).map(|heat| format!("{heat:.2}").into_bytes()));
+            }
             b"path" => return self.native_path(ino).map(|found| Some(found.path)),
             _ => {}
         }
@@ -229,7 +249,7 @@ impl Vfs {
     }
 }
 
-fn word(state: WriteState) -> &'static str {
+pub(super) fn word(state: WriteState) -> &'static str {
     match state {
         WriteState::Writing | WriteState::ClosedOpen => "writing",
         WriteState::Closed => "dirty",

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod epochs;
+mod explain;
 mod flush;
 mod full;
 mod health;

@@ -66,17 +66,26 @@ impl Space {
     /// Room for a copy of `bytes` of a file of this value, if it should have one.
     #[must_use]
     pub fn admit(self: &Arc<Self>, bytes: u64, value: f64) -> Option<Admitted> {
-        let all = self.all.load(Ordering::Relaxed);
-        if all == 0 {
-            return Some(self.take(bytes));
-        }
-        let least = f64::from_bits(self.least.load(Ordering::Relaxed));
-        let room = u64::try_from(self.left()).unwrap_or(0);
-        match admission::decide(bytes, value, room, Some(least).filter(|least| !least.is_nan())) {
+        match self.decision(bytes, value) {
             Admission::Room => Some(self.take(bytes)),
             Admission::InPlaceOfOthers => self.in_place_of_others(bytes),
             Admission::Refused => self.refuse(),
         }
+    }
+
+    /// What [`Space::admit`] would decide now.
+    #[must_use]
+    pub fn decision(&self, bytes: u64, value: f64) -> Admission {
+        if self.all.load(Ordering::Relaxed) == 0 {
+            return Admission::Room;
+        }
+        admission::decide(bytes, value, u64::try_from(self.left()).unwrap_or(0), self.least())
+    }
+
+    /// What the next copy to leave is worth, if that is known.
+    #[must_use]
+    pub fn least(&self) -> Option<f64> {
+        Some(f64::from_bits(self.least.load(Ordering::Relaxed))).filter(|least| !least.is_nan())
     }
 
     /// Room for a copy of `bytes` whatever the file is worth: somebody asked for it.

@@ -1,0 +1,211 @@
+//! Why a file is where it is, and what comes next: `user.tierfs.explain`, a JSON object for `tierfs explain`.
+
+use super::facts::DAY;
+use super::{CopyRole, Vfs};
+use crate::catalog::{Inode, Replica, WriteState};
+use crate::error::Result;
+use crate::policy::admission::{Admission, CLEARLY_MORE};
+use crate::policy::heat::{Fetch, value};
+use crate::policy::placement::{Promote, Rule};
+use crate::types::{FileKind, Ino};
+use serde::{Deserialize, Serialize};
+
+/// Version of the object; fields are only added within one.
+pub const EXPLAINED_VERSION: u32 = 1;
+
+/// All that decides where a file is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explained {
+    /// [`EXPLAINED_VERSION`].
+    pub v: u32,
+    /// Path from the mount's root; bytes that are not UTF-8 are replaced.
+    pub path: String,
+    /// Bytes.
+    pub size: u64,
+    /// `clean`, `dirty` or `writing`.
+    pub state: String,
+    /// The rule that matched.
+    pub rule: RuleFacts,
+    /// Where its newest bytes are.
+    pub copies: Vec<CopyFacts>,
+    /// How often it is opened; none if never, as far as is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heat: Option<HeatFacts>,
+    /// What follows from that for its hot copy, or its move.
+    pub next: Vec<String>,
+}
+
+/// A rule, as far as it places files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleFacts {
+    /// Its place in the config, from 1.
+    pub number: usize,
+    /// Its pattern.
+    pub path: String,
+    /// Its home.
+    pub home: String,
+    /// Its stage.
+    pub stage: String,
+    /// Its tiers for hot copies.
+    pub hot: Vec<String>,
+}
+
+/// One copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyFacts {
+    /// On which tier.
+    pub tier: String,
+    /// `home`, `stage` or `hot`.
+    pub role: String,
+    /// Under which key there.
+    pub key: String,
+}
+
+/// Opens of a file and of its group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeatFacts {
+    /// Opens, those of a week ago counted by half.
+    pub opens: f64,
+    /// Seconds since the last one.
+    pub last_open_s: u64,
+    /// Opens a day, as its group and its share of it say.
+    pub per_day: f64,
+    /// The directory it counts with.
+    pub group: String,
+    /// Opens a day of all of the group.
+    pub group_per_day: f64,
+}
+
+impl Vfs {
+    /// Why this file is where it is.
+    ///
+    /// # Errors
+    /// What the catalog or a tier says.
+    pub fn explain(&self, ino: Ino) -> Result<Explained> {
+        let inode = self.catalog().inode(ino)?;
+        let facts = self.facts_of(ino)?;
+        let rule = self.rule(&facts.path);
+        let newest = self.newest(&inode)?;
+        let copies = self.copies(rule, &newest)?;
+        let next = self.what_is_next(rule, &inode, &copies);
+        Ok(Explained {
+            v: EXPLAINED_VERSION,
+            path: facts.path.to_string(),
+            size: facts.attr.size,
+            state: super::facts::word(inode.state).to_owned(),
+            rule: RuleFacts {
+                number: rule.index + 1,
+                path: rule.pattern.clone(),
+                home: self.tier_name(rule.home),
+                stage: self.tier_name(rule.stage),
+                hot: rule.hot.iter().map(|tier| self.tier_name(*tier)).collect(),
+            },
+            heat: self.heat_facts(ino)?,
+            copies,
+            next,
+        })
+    }
+
+    fn copies(&self, rule: &Rule, newest: &[Replica]) -> Result<Vec<CopyFacts>> {
+        let fact = |tier, role, key: &dyn std::fmt::Display| CopyFacts {
+            tier: self.tier_name(tier),
+            role: word(role).to_owned(),
+            key: key.to_string(),
+        };
+        let mut copies = Vec::new();
+        for replica in newest {
+            let role = if replica.staged { CopyRole::Stage } else { CopyRole::Home };
+            copies.push(fact(replica.tier, role, &replica.key));
+            if self.resident(replica.tier).is_none() {
+                for (tier, key) in self.hot_copies(rule, replica)? {
+                    copies.push(fact(tier, CopyRole::Hot, &key));
+                }
+            }
+        }
+        Ok(copies)
+    }
+
+    fn heat_facts(&self, ino: Ino) -> Result<Option<HeatFacts>> {
+        let heat = &self.parts.heat;
+        let (Some((opens, last)), Some((group, rate))) = (heat.opens(ino), heat.group(ino)) else {
+            return Ok(None);
+        };
+        let since = self.now().0.saturating_sub(last.0).max(0) / 1_000_000_000;
+        Ok(Some(HeatFacts {
+            opens,
+            last_open_s: since.cast_unsigned(),
+            per_day: heat.rate(ino) * DAY,
+            group: self.catalog().path(group)?.map_or_else(String::new, |path| path.to_string()),
+            group_per_day: rate * DAY,
+        }))
+    }
+
+    fn what_is_next(&self, rule: &Rule, inode: &Inode, copies: &[CopyFacts]) -> Vec<String> {
+        if inode.attr.kind != FileKind::Regular {
+            return vec!["it has no bytes that could move".to_owned()];
+        }
+        let home = self.tier_name(rule.home);
+        let mut next = Vec::new();
+        match inode.state {
+            WriteState::Writing => next.push(format!("goes to {home} after its last close")),
+            WriteState::ClosedOpen => {
+                next.push(format!("goes to {home} when nobody has it open for writing"))
+            }
+            WriteState::Closed => next.push(format!("goes to {home} in its turn: see `tierfs queue`")),
+            WriteState::Clean if copies.iter().all(|copy| copy.tier != home) => {
+                next.push(format!("moves to {home}, its home now"));
+            }
+            WriteState::Clean => {}
+        }
+        if inode.state == WriteState::Clean {
+            next.push(self.next_of_hot(rule, inode, copies));
+        }
+        next
+    }
+
+    fn next_of_hot(&self, rule: &Rule, inode: &Inode, copies: &[CopyFacts]) -> String {
+        let Some(hot) = rule.hot.first().and_then(|tier| self.parts.hots.get(tier)) else {
+            return "no hot copy: its rule names no tier for them".to_owned();
+        };
+        let name = hot.tier().name();
+        if copies.iter().all(|copy| copy.role == word(CopyRole::Home)) && self.is_near(rule) {
+            return format!("no hot copy: it is read where it is, on {}", self.tier_name(rule.home));
+        }
+        if let Some(copy) = copies.iter().find(|copy| copy.role == word(CopyRole::Hot)) {
+            return format!(
+                "read from the hot copy on {}, which leaves when others there are worth more",
+                copy.tier
+            );
+        }
+        if rule.promote == Promote::Never {
+            return "read from home: only `tierfs warm` makes hot copies under this rule".to_owned();
+        }
+        let (size, space) = (inode.attr.size, hot.space());
+        let worth = value(self.parts.heat.rate(inode.attr.ino), size, Fetch::BLOB);
+        match (space.decision(size, worth), rule.promote) {
+            (Admission::Room, _) => format!("the next read makes a hot copy on {name}: there is room"),
+            (Admission::InPlaceOfOthers, _) | (_, Promote::OnRead) => {
+                format!("the next read makes a hot copy on {name}, in place of one that is worth less")
+            }
+            (Admission::Refused, _) => match space.least().filter(|least| *least > 0.0) {
+                Some(least) => format!(
+                    "read from home: {name} is full; it saves {:.2} of the waiting that the copy next to leave saves, and takes its place from {CLEARLY_MORE} on",
+                    worth / least
+                ),
+                None => format!("read from home: {name} is full of copies that are opened more often"),
+            },
+        }
+    }
+
+    fn is_near(&self, rule: &Rule) -> bool {
+        self.resident(rule.home).is_some()
+    }
+}
+
+fn word(role: CopyRole) -> &'static str {
+    match role {
+        CopyRole::Home => "home",
+        CopyRole::Stage => "stage",
+        CopyRole::Hot => "hot",
+    }
+}
