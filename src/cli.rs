@@ -17,6 +17,7 @@ pub mod mount;
 pub mod options;
 pub mod path;
 pub mod paths;
+pub mod plan;
 pub mod progress;
 pub mod queue;
 pub mod rebuild;
@@ -73,6 +74,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Flush(args) => flush::run(&args),
         Command::Warm(args) => warm::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Path(args) => path::run(&args.file),
         Command::Queue(args) => queue::run(&args),
         Command::Fsck(args) => fsck::run(&args),

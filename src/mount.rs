@@ -8,6 +8,7 @@ mod fsck;
 mod lifecycle;
 mod offline;
 mod parts;
+mod plan;
 mod queue;
 mod rebuild;
 mod stages;

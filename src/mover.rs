@@ -23,6 +23,7 @@ mod status;
 mod stores;
 
 pub use context::{Invalidate, IsOpen, Lost, WhileNames, WhileUnwritten};
+pub use evict::{HotPlan, Leaving};
 pub use flush::{FlushReport, FlushScope, Named, Progress};
 pub use handle::MoverHandle;
 pub use listing::{Queued, Stand, What};

@@ -86,6 +86,8 @@ pub struct Caller {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// Its thread, in the daemon's eyes; 0: none that can be seen, or the daemon itself.
+    pub pid: u32,
     /// Patience.
     pub wait: Wait,
 }
@@ -143,6 +145,8 @@ pub struct Parts {
     pub mode: IoMode,
     /// Size that statfs shows for a blob tier, in bytes.
     pub blob_size: u64,
+    /// Names of programs whose reads say nothing of what is needed: searches and backups.
+    pub sweepers: Vec<String>,
     /// How room for new bytes is made.
     pub room: Making,
     /// Facts that `user.tierfs.*` of the root answers: control socket, and the status as JSON.

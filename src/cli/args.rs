@@ -40,6 +40,8 @@ pub enum Command {
     Warm(WarmArgs),
     /// Say which rule placed a file, where its bytes are, how hot it is, and what happens next
     Explain(ExplainArgs),
+    /// Say what the mover would do now: what goes home, which hot copies leave; changes nothing
+    Plan(PlanArgs),
     /// Print where the resident copy of FILE is on its tier
     Path(PathArgs),
     /// List what still has to reach home; try it again, or copy it out
@@ -247,6 +249,17 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub paths: PathsArgs,
     /// A JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tierfs plan`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct PlanArgs {
+    /// A path in the mount [default: the only one]
+    pub mountpoint: Option<PathBuf>,
+    /// One JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -62,6 +62,8 @@ pub enum Unit {
     Glob,
     /// One of them or a list.
     Globs,
+    /// A list of names.
+    Names,
     /// `{ group = GLOB, last = NUMBER }`.
     Group,
     /// One of these words.
@@ -83,6 +85,7 @@ impl Unit {
             Self::Glob => "glob".into(),
             Self::Group => format!("`{}`", self.example()),
             Self::Globs => "glob, or list of globs".into(),
+            Self::Names => "list of names".into(),
             Self::Words(words) => {
                 words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
             }
@@ -92,7 +95,7 @@ impl Unit {
     /// Whether so many values in a list are one value.
     pub(super) fn is_list(self, values: usize) -> bool {
         match self {
-            Self::Globs => true,
+            Self::Globs | Self::Names => true,
             Self::Tiers => values > 0,
             _ => false,
         }
@@ -112,6 +115,7 @@ impl Unit {
             Self::Glob => "\"datasets/**\"",
             Self::Group => "{ group = \"checkpoints/*/*\", last = 3 }",
             Self::Globs => "\"**/*.tmp\" or [\"**/*.tmp\", \"**/*.part\"]",
+            Self::Names => "[\"rsync\", \"grep\"]",
             Self::Words(_) => "one of its words in quotes",
         }
     }
@@ -197,6 +201,8 @@ pub const KEYS: &[KeyInfo] = &[
         "how long `unmount` and SIGTERM wait for dirty data before they exit non-zero and keep it"),
     key(Mount, "stage", All, Unit::Tier, None,
         "the directory tier where rules without `stage` or `hot` stage"),
+    key(Mount, "sweepers", All, Unit::Names, Depends("`[\"find\", \"grep\", \"rg\", \"updatedb\", \"tracker-extract\", \"baloo_file\", \"clamscan\", \"clamd\", \"rsync\", \"rclone\", \"restic\", \"borg\"]`"),
+        "programs, by the names that `ps` shows, that read from home without making hot copies or heat: searches and backups"),
     key(Tier, "kind", All, Unit::Words(KINDS), Required,
         "what the tier is; all but `blob` are directories"),
     key(Tier, "path", DirectoryTiers, Unit::Path, Required,

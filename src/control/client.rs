@@ -2,8 +2,8 @@
 
 use crate::control::protocol::{
     ANSWER_MAX, Answer, AnswerBody, Call, Drained, ErrorCode, FileSystem, Hello, ListPage, ListQuery,
-    LostPage, NativePath, Progress, QueuePage, QueueQuery, Request, Retried, TierAccepted, VERSION, Warmed,
-    WireError, WirePath,
+    LostPage, NativePath, Plan, Progress, QueuePage, QueueQuery, Request, Retried, TierAccepted, VERSION,
+    Warmed, WireError, WirePath,
 };
 use crate::control::status::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -240,6 +240,14 @@ impl Client {
     /// As [`Client::flush`].
     pub fn queue(&mut self, query: QueueQuery) -> Result<QueuePage, ClientError> {
         self.call(Call::Queue(query), &mut |_| {})
+    }
+
+    /// What the mover would do now.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn plan(&mut self) -> Result<Plan, ClientError> {
+        self.call(Call::Plan, &mut |_| {})
     }
 
     /// Has the failed steps of what is at or below `path` tried again now.

@@ -1,8 +1,8 @@
 //! What the control server needs of a running mount, and no more.
 
 use crate::control::protocol::{
-    Drained, FileSystem, Hello, ListPage, ListQuery, LostPage, NativePath, Progress, QueuePage, QueueQuery,
-    Retried, TierAccepted, Warmed,
+    Drained, FileSystem, Hello, ListPage, ListQuery, LostPage, NativePath, Plan, Progress, QueuePage,
+    QueueQuery, Retried, TierAccepted, Warmed,
 };
 use crate::control::status::Status;
 use crate::error::Result;
@@ -108,6 +108,12 @@ pub trait Daemon: Send + Sync {
     /// # Errors
     /// If the catalog can't be read.
     async fn queue(&self, query: &QueueQuery) -> Result<QueuePage>;
+
+    /// What the mover would do now; changes nothing.
+    ///
+    /// # Errors
+    /// If the catalog or a hot tier can't be read.
+    async fn plan(&self) -> Result<Plan>;
 
     /// Tries the failed steps of what is at or below `path` again now; `path` may be gone, with its delete to come.
     ///

@@ -12,8 +12,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 mod bytes;
+mod plan;
 mod queue;
 
+pub use plan::{HotPlan, Leaving, Plan};
 pub use queue::{QueuePage, QueueQuery, QueueRow, QueueState, QueueWhat, Retried};
 
 /// The version this code speaks.
@@ -134,6 +136,8 @@ pub enum Call {
     },
     /// What still has to reach home? Answers [`QueuePage`].
     Queue(QueueQuery),
+    /// What would the mover do now? Changes nothing. Answers [`Plan`].
+    Plan,
     /// Try the failed steps of what is at or below this path again now. Answers [`Retried`].
     Retry {
         /// Relative to the mount's root; may be gone.
@@ -143,7 +147,7 @@ pub enum Call {
 
 impl Call {
     /// Every `call` this version knows.
-    pub const NAMES: [&str; 15] = [
+    pub const NAMES: [&str; 16] = [
         "hello",
         "status",
         "flush",
@@ -158,6 +162,7 @@ impl Call {
         "lost",
         "forget_lost",
         "queue",
+        "plan",
         "retry",
     ];
 }

@@ -3,10 +3,16 @@
 use crate::error::Error;
 use crate::tier::RenameMode;
 use crate::types::{Attr, FileKind, TimeChange};
-use fuser::{Errno, FileAttr, FileType, INodeNo, RenameFlags, TimeOrNow};
+use crate::vfs::{Caller, Wait};
+use fuser::{Errno, FileAttr, FileType, INodeNo, RenameFlags, Request, TimeOrNow};
 
 /// What a program is told as the best size of one transfer: a block of the reader's cache.
 const BLOCK_SIZE: u32 = 1 << 20;
+
+/// Who asks.
+pub fn caller(request: &Request, wait: Wait) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid(), wait }
+}
 
 pub fn errno(error: &Error) -> Errno {
     Errno::from_i32(error.errno())

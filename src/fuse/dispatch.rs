@@ -1,7 +1,7 @@
 //! Running a vfs call: at once on the FUSE thread, or, if it would have to wait for a slow tier, again
 //! on a thread that may.
 
-use super::convert::errno;
+use super::convert::{caller as caller_of, errno};
 use super::interrupt;
 use crate::error::{Error, Kind, Result};
 use crate::types::Ino;
@@ -98,7 +98,7 @@ impl Shared {
         T: Send + 'static,
         R: Refuse + Send + 'static,
     {
-        let caller = Caller { uid: request.uid(), gid: request.gid(), wait: Wait::Never };
+        let caller = caller_of(request, Wait::Never);
         if !self.may_hang && !self.has_limits {
             match self.at_once(|| call(&self.vfs, &caller)) {
                 Err(error) if matches!(error.kind(), Kind::WouldBlock | Kind::NoSpace) => {}
@@ -124,7 +124,7 @@ impl Shared {
     ) where
         R: Refuse + Send + 'static,
     {
-        let caller = Caller { uid: request.uid(), gid: request.gid(), wait: Wait::Never };
+        let caller = caller_of(request, Wait::Never);
         match self.at_once(|| call(&self.vfs, &caller)) {
             Err(error) if error.kind() == Kind::WouldBlock => {
                 let shared = self.clone();
@@ -147,7 +147,7 @@ impl Shared {
     ) where
         R: Refuse + Send + 'static,
     {
-        let caller = Caller { uid: request.uid(), gid: request.gid(), wait: Wait::Allowed };
+        let caller = caller_of(request, Wait::Allowed);
         let shared = self.clone();
         self.runtime.spawn_blocking(move || shared.finish(reply, call(&shared.vfs, &caller), answer));
     }
@@ -193,7 +193,7 @@ impl Shared {
             answer => return answer,
         };
         let shared = self.clone();
-        let caller = Caller { uid: 0, gid: 0, wait: Wait::Allowed };
+        let caller = Caller { uid: 0, gid: 0, pid: 0, wait: Wait::Allowed };
         match self.runtime.spawn_blocking(move || shared.vfs.follow(&caller, handle)).await {
             Ok(Ok(reader)) => reader.read(offset, size).await,
             _ => Err(stale),

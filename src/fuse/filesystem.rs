@@ -1,6 +1,6 @@
 //! Every request of the kernel: decode, one vfs call, reply.
 
-use super::convert::{file_attr, file_type, rename_mode, time_change};
+use super::convert::{caller, file_attr, file_type, rename_mode, time_change};
 use super::dispatch::{Refuse, Shared, refuse};
 use crate::error::{Kind, Result};
 use crate::types::{AttrChange, Ino};
@@ -383,7 +383,7 @@ impl fuser::Filesystem for Mount {
         _lock: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let caller = vfs::Caller { uid: request.uid(), gid: request.gid(), wait: vfs::Wait::Allowed };
+        let caller = caller(request, vfs::Wait::Allowed);
         let mapped = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let kills = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let write = move |vfs: &vfs::Vfs, caller: &vfs::Caller, data: &[u8]| -> Result<usize> {

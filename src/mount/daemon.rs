@@ -7,8 +7,8 @@ use super::status;
 use super::warm::Warm;
 use crate::cli::detach::{self, Manner};
 use crate::control::protocol::{
-    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Progress, QueuePage,
-    QueueQuery, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
+    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Plan, Progress,
+    QueuePage, QueueQuery, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
 };
 use crate::control::status::Status;
 use crate::control::{Daemon, ProgressSink};
@@ -120,7 +120,7 @@ impl Live {
         work: impl FnOnce(&Vfs, &Caller) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let vfs = self.vfs();
-        let caller = Caller { uid: 0, gid: 0, wait: Wait::Allowed };
+        let caller = Caller { uid: 0, gid: 0, pid: 0, wait: Wait::Allowed };
         tokio::task::spawn_blocking(move || work(&vfs, &caller))
             .await
             .map_err(|error| Error::new(Kind::Interrupted, "the daemon is ending").with_source(error))?
@@ -285,6 +285,10 @@ impl Daemon for Live {
 
     async fn queue(&self, query: &QueueQuery) -> Result<QueuePage> {
         self.queue_page(query).await
+    }
+
+    async fn plan(&self) -> Result<Plan> {
+        self.planned().await
     }
 
     async fn retry(&self, path: &[u8]) -> Result<Retried> {

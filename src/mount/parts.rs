@@ -119,6 +119,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
             .find(|tier| tier.directory().is_none())
             .and_then(|tier| tier.capacity)
             .unwrap_or(BLOB_SIZE),
+        sweepers: config.mount.sweepers.clone(),
         room: room_making(config, &built, room_maker.clone()),
         facts: facts.clone(),
     }));

@@ -13,7 +13,7 @@ use crate::mover::stores::HotTier;
 use crate::policy::eviction::{Candidates, Worth};
 use crate::policy::heat::{Fetch, value};
 use crate::tier::{Resident, Usage};
-use crate::types::{Ino, TierId, Timestamp};
+use crate::types::{Ino, Key, TierId, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -108,6 +108,30 @@ impl Evictor {
         Ok(())
     }
 
+    fn plan(&mut self, context: &Context, tier: TierId, hot: &HotTier) -> Result<HotPlan> {
+        let space = hot.store.space();
+        let mut plan = HotPlan { tier: hot.store.tier().name().to_owned(), ..HotPlan::default() };
+        let Some(resident) = hot.store.tier().resident() else { return Ok(plan) };
+        let kept = Kept::on(context, tier, &hot.store)?;
+        let mut candidates = Candidates::new(SHOWN);
+        let owners = context.heat.by_copy();
+        hot.store.scan(&mut |copy| {
+            plan.copies += copy.size;
+            let ino = owners.get(&HotStore::copy_id(&copy.key)).copied();
+            let found = Found { copy, ino };
+            candidates.offer(worth(context, &kept, &found), found);
+            ControlFlow::Continue(())
+        })?;
+        candidates.rank(|found| worth(context, &kept, found));
+        let room = Room::of(resident, hot)?;
+        (plan.all, plan.left, plan.too_much) = (room.all, room.left, room.too_much(space));
+        while let Some(Found { copy, ino }) = candidates.pop() {
+            let rate = rate(&context.heat, ino, copy.last_use, context.clock.wall());
+            plan.leaving.push(Leaving { ino, key: copy.key, size: copy.size, rate });
+        }
+        Ok(plan)
+    }
+
     /// Bytes of files and stages on the tier.
     fn others(&mut self, context: &Context, tier: TierId) -> Result<u64> {
         let now = context.clock.monotonic();
@@ -145,6 +169,9 @@ impl Evictor {
             ControlFlow::Continue(())
         })?;
         store.space().found(bytes);
+        if let Err(error) = store.remove_dead_fills() {
+            tracing::debug!(%error, "what dead fills have left can't be removed now");
+        }
         self.candidates = candidates;
         self.looked = Some((now, context.clock.monotonic().saturating_sub(now)));
         Ok(())
@@ -167,6 +194,50 @@ impl Evictor {
         }
         Ok(dropped)
     }
+}
+
+/// What would become of the hot copies on one tier now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HotPlan {
+    /// The tier.
+    pub tier: String,
+    /// Bytes below its high water.
+    pub all: u64,
+    /// Of them, left; below zero: so many are too much.
+    pub left: i64,
+    /// Bytes of all copies, as far as they are known.
+    pub copies: u64,
+    /// Bytes of copies that would be dropped now.
+    pub too_much: u64,
+    /// The next to leave, in their order, at most [`SHOWN`].
+    pub leaving: Vec<Leaving>,
+}
+
+/// A copy that is among the next to leave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaving {
+    /// Whose copy it is, if it was opened here.
+    pub ino: Option<Ino>,
+    /// Where it is on the tier.
+    pub key: Key,
+    /// Its bytes.
+    pub size: u64,
+    /// Opens a second.
+    pub rate: f64,
+}
+
+/// Copies that are told of a tier.
+pub const SHOWN: usize = 20;
+
+/// What would become of hot copies now; changes nothing.
+pub(crate) fn plan(context: &Context) -> Result<Vec<HotPlan>> {
+    let mut plans = Vec::new();
+    for (tier, hot) in &context.stores.hot {
+        let Some(evictor) = context.evictors.get(tier) else { continue };
+        plans.push(evictor.lock().plan(context, *tier, hot)?);
+    }
+    plans.sort_by(|a, b| a.tier.cmp(&b.tier));
+    Ok(plans)
 }
 
 /// Bytes on a tier with hot copies.

@@ -3,6 +3,7 @@
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::engine::{Event, FlushRequest};
+use crate::mover::evict::{self, HotPlan};
 use crate::mover::flush::{self, FlushReport, FlushScope, Hold, Named, PROGRESS_EVERY, Progress, Targets};
 use crate::mover::listing::{self, Queued};
 use crate::mover::room::RoomMaker;
@@ -145,6 +146,14 @@ impl MoverHandle {
     /// If the catalog fails.
     pub async fn queued(&self, after: Seq, limit: usize) -> Result<(Vec<Queued>, Option<Seq>)> {
         self.context.blocking(move |context| listing::page(context, after, limit)).await
+    }
+
+    /// What would become of hot copies now; changes nothing.
+    ///
+    /// # Errors
+    /// If the catalog or a hot tier can't be read.
+    pub async fn plan(&self) -> Result<Vec<HotPlan>> {
+        self.context.blocking(evict::plan).await
     }
 
     /// Tries failed steps again at once. Answers how many had failed, and how many had not.

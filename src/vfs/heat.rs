@@ -1,6 +1,6 @@
 //! Opens are counted, and decide which files get a hot copy.
 
-use super::Vfs;
+use super::{Caller, Vfs};
 use crate::catalog::Inode;
 use crate::data::{FillStart, HotStore, Identity};
 use crate::error::Result;
@@ -18,6 +18,19 @@ impl Vfs {
         if let Some(dir) = dir {
             self.parts.heat.opened(ino, dir, &|dir| self.around(dir));
         }
+    }
+
+    /// Whether this program reads everything there is, which says nothing of what will be needed. Looks at the program: only where
+    /// a tier far away is asked anyway.
+    pub(super) fn sweeps(&self, caller: &Caller) -> bool {
+        let sweepers = &self.parts.sweepers;
+        if caller.pid == 0 || sweepers.is_empty() {
+            return false;
+        }
+        let name = std::fs::read(format!("/proc/{}/comm", caller.pid)).unwrap_or_default();
+        // Linux keeps 15 bytes of a name.
+        let shown = |full: &str| full.as_bytes()[..full.len().min(15)] == *name.trim_ascii_end();
+        sweepers.iter().any(|sweeper| shown(sweeper))
     }
 
     fn around(&self, dir: Ino) -> Option<Around> {

@@ -241,8 +241,12 @@ impl Vfs {
         if caller.wait == Wait::Never {
             return Err(Kind::WouldBlock.into());
         }
-        self.count_open(inode.attr.ino, dir);
-        let reader = self.stream(rule, remote, inode)?;
+        let reader = if self.sweeps(caller) {
+            self.read_from_home(remote, inode, None)?
+        } else {
+            self.count_open(inode.attr.ino, dir);
+            self.stream(rule, remote, inode)?
+        };
         Ok(self.open_file(Bytes::Streamed(reader), inode.generation))
     }
 

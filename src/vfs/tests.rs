@@ -19,7 +19,7 @@ use crate::types::{Attrs, Condition, Key, Timestamp};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 
-const ME: Caller = Caller { uid: 0, gid: 0, wait: Wait::Allowed };
+const ME: Caller = Caller { uid: 0, gid: 0, pid: 0, wait: Wait::Allowed };
 const SCRATCH_WINDOW: Duration = Duration::from_secs(1);
 const BLOB_WINDOW: Duration = Duration::from_secs(60);
 
@@ -142,6 +142,7 @@ impl Bed {
             invalidate: Arc::new(move |what| sink.lock().push(what)),
             defaults: Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode: 0o755 },
             mode,
+            sweepers: Vec::new(),
             room: Default::default(),
             blob_size: 1 << 40,
             facts: Arc::new(NoFacts),

@@ -4,7 +4,7 @@ use super::tier;
 use super::{absolute_path, some_text};
 use crate::config::raw::Section;
 use crate::config::report::Findings;
-use crate::config::section::{Located, Reader};
+use crate::config::section::{Located, Reader, quoted};
 use crate::config::show::{Origin, Shown};
 use crate::config::units;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,8 @@ pub struct MountConfig {
     pub drain_timeout: Duration,
     /// Where rules without `stage` or `hot` stage.
     pub stage: Option<String>,
+    /// Programs that read without promoting.
+    pub sweepers: Vec<String>,
 }
 
 /// Where the catalog is.
@@ -66,8 +68,34 @@ pub(super) fn read(file: &Path, section: Section, tiers: &[tier::Draft], finding
         memory,
         drain_timeout,
         stage: stage.as_ref().map(|stage| stage.value.clone()),
+        sweepers: read_sweepers(&mut reader),
     };
     Draft { value, stage, shown: reader.finish() }
+}
+
+/// Searches, indexers, scanners and backups that are common on Linux.
+const SWEEPERS: [&str; 12] = [
+    "find",
+    "grep",
+    "rg",
+    "updatedb",
+    "tracker-extract",
+    "baloo_file",
+    "clamscan",
+    "clamd",
+    "rsync",
+    "rclone",
+    "restic",
+    "borg",
+];
+
+fn read_sweepers(reader: &mut Reader<'_>) -> Vec<String> {
+    if reader.has("sweepers") {
+        return reader.list("sweepers", &some_text).into_iter().map(|given| given.value).collect();
+    }
+    let shown: Vec<String> = SWEEPERS.iter().map(|name| quoted(name)).collect();
+    reader.note("sweepers", format!("[{}]", shown.join(", ")), Origin::Default);
+    SWEEPERS.map(str::to_owned).to_vec()
 }
 
 fn catalog(text: &str) -> Result<Catalog, String> {

@@ -208,6 +208,7 @@ async fn work(daemon: &dyn Daemon, call: Call, sink: &watch::Sender<Progress>) -
             let query = QueueQuery { limit: query.limit.clamp(1, PAGE_MAX), ..query };
             outcome(daemon.queue(&query).await)
         }
+        Call::Plan => outcome(daemon.plan().await),
         Call::Retry { path } => outcome(daemon.retry(&path.0).await),
     }
 }

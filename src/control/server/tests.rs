@@ -95,6 +95,10 @@ impl Daemon for Fake {
         Ok(0)
     }
 
+    async fn plan(&self) -> Result<Plan> {
+        Ok(Plan { steps: 3, ..Plan::default() })
+    }
+
     async fn queue(&self, query: &QueueQuery) -> Result<QueuePage> {
         assert_eq!(query.limit, PAGE_MAX);
         Ok(QueuePage { rows: vec![], next: Some(query.after + 1) })
@@ -233,6 +237,7 @@ fn every_call_is_known_by_name() {
         Call::Lost { after: 0 },
         Call::ForgetLost { up_to: 0 },
         Call::Queue(QueueQuery::default()),
+        Call::Plan,
         Call::Retry { path: WirePath::default() },
     ];
     let names: Vec<String> = calls

@@ -18,7 +18,7 @@ pub struct Copy {
 }
 
 impl HotStore {
-    /// Calls `visit` for every copy, in no order, until it breaks. Leftovers of fills that died are removed on the way.
+    /// Calls `visit` for every copy, in no order, until it breaks. Changes nothing.
     ///
     /// # Errors
     /// As the tier says.
@@ -56,7 +56,17 @@ impl HotStore {
         Ok(closed)
     }
 
-    /// Calls `visit` for what fills that died have left; the next [`HotStore::scan`] removes it.
+    /// Removes what fills that died have left.
+    ///
+    /// # Errors
+    /// As the tier says.
+    pub fn remove_dead_fills(&self) -> Result<()> {
+        let mut dead = Vec::new();
+        self.dead_fills(&mut |key| dead.push(key.clone()))?;
+        dead.iter().try_for_each(|key| self.local.remove(key))
+    }
+
+    /// Calls `visit` for what fills that died have left.
     ///
     /// # Errors
     /// As the tier says.
@@ -94,11 +104,10 @@ impl HotStore {
         let mut flow = ControlFlow::Continue(());
         self.local.for_each(object, |entry| {
             let key = object.join(&entry.name)?;
-            if let Some(claim) = claim_of(object, &entry.name)? {
-                if !self.is_alive(&claim)? {
-                    self.local.remove(&key)?;
-                }
-            } else if flow.is_continue() && entry.object.kind == FileKind::Regular {
+            if claim_of(object, &entry.name)?.is_none()
+                && flow.is_continue()
+                && entry.object.kind == FileKind::Regular
+            {
                 flow = visit(Copy { last_use: entry.object.modified, size: entry.object.size, key });
             }
             Ok(())

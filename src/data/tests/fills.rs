@@ -160,6 +160,7 @@ async fn a_claim_is_respected_while_it_beats_and_taken_over_when_stale() {
     drop(second);
     rig.clock.advance(CLAIM_EXPIRES + Duration::from_secs(1));
     rig.hot.scan(&mut |_| panic!("there is no copy")).unwrap();
+    rig.hot.remove_dead_fills().unwrap();
     assert_eq!(rig.directory.hot_files().len(), 0, "the part of the dead fill is gone");
 }
 

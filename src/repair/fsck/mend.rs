@@ -7,7 +7,6 @@ use crate::repair::forget_nameless;
 use crate::repair::takeover::{Estate, Heir, Taken, take_over};
 use crate::types::{Ino, TierId};
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
 
 /// Does `actions`, but for [`Action::Recover`], which comes before and is the caller's; answers what turned out to be gone for good.
 ///
@@ -59,7 +58,7 @@ pub async fn mend(
 fn sweep(scene: &Scene<'_>, tier: TierId) -> Result<()> {
     match scene.hots.get(&tier) {
         // Looking through the copies removes what is dead.
-        Some(hot) => hot.scan(&mut |_| ControlFlow::Continue(())),
+        Some(hot) => hot.remove_dead_fills(),
         None => Ok(()),
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 use tierfs::control::protocol::{
-    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, QueuePage,
+    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Plan, QueuePage,
     QueueQuery, QueueRow, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
 };
 use tierfs::control::server::{self, Server};
@@ -124,6 +124,10 @@ impl Daemon for FakeDaemon {
 
     async fn forget_lost(&self, _: u64) -> Result<u64> {
         Ok(0)
+    }
+
+    async fn plan(&self) -> Result<Plan> {
+        Ok(Plan { steps: 3, ..Plan::default() })
     }
 
     async fn queue(&self, query: &QueueQuery) -> Result<QueuePage> {

@@ -14,7 +14,7 @@ use tierfs::tier::RenameMode;
 use tierfs::types::{Attr, AttrChange, FileKind, Ino, TimeChange, Timestamp};
 use tierfs::vfs::{Caller, FileHandle, More, ReadAnswer, SetAttr, Settled, Wait};
 
-const ME: Caller = Caller { uid: 0, gid: 0, wait: Wait::Allowed };
+const ME: Caller = Caller { uid: 0, gid: 0, pid: 0, wait: Wait::Allowed };
 const MODE: u32 = 0o644;
 const DIR_MODE: u32 = 0o755;
 

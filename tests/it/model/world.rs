@@ -169,6 +169,7 @@ impl World {
             invalidate: Arc::new(|_| ()),
             defaults: DEFAULTS,
             mode: IoMode::Ordinary,
+            sweepers: Vec::new(),
             room: Default::default(),
             blob_size: 1 << 40,
             facts: Arc::new(NoFacts),

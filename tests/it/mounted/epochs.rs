@@ -8,6 +8,7 @@ use rand::seq::SliceRandom;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::PathBuf;
+use std::process::Command;
 
 const RULES: &str = r#"
 [[rule]]
@@ -81,6 +82,19 @@ fn an_epoch_fetches_only_what_is_not_hot() {
         server.clear_log();
         epoch(&mount, &names, 1);
         assert_eq!(server.body_bytes(), all, "no byte twice in the first epoch");
+        let plan = mount.tierfs_at(&["plan", "--json"], &[""]);
+        let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).expect("JSON");
+        let scratch = &plan["hot"][0];
+        assert_eq!(
+            (scratch["tier"].as_str(), scratch["copies"].as_u64()),
+            (Some("scratch"), Some(hot_bytes(&tiers)))
+        );
+        let next = scratch["leaving"].as_array().expect("the next to leave");
+        assert!(
+            next.len() == 20 && next.iter().all(|copy| names.iter().any(|name| copy["path"] == **name)),
+            "{plan}"
+        );
+        assert!(scratch["too_much"] == 0 && scratch["left"].as_i64().expect("room") < FILE as i64, "{plan}");
         for seed in 2..=4 {
             let hot = hot_bytes(&tiers);
             assert!(hot * 100 >= all * 40, "{hot} of {all} bytes are hot");
@@ -141,4 +155,19 @@ fn mounts_that_share_a_hot_tier_fetch_each_byte_once() {
     server.clear_log();
     epoch(&third, &names, 3);
     assert_eq!(server.body_bytes(), 0, "an empty catalog, and not a byte from Blob");
+}
+
+#[test]
+fn a_search_or_a_backup_promotes_nothing() {
+    let server = BlobServer::start();
+    let tiers = Tiers::with_server(&server);
+    let names = dataset(&tiers, "data");
+    let mount = Mount::of(&tiers).rules(RULES).default_revalidate().start();
+    let found =
+        Command::new("grep").args(["-rlaF", "no such text"]).arg(mount.path("data")).output().expect("grep");
+    assert_eq!(found.status.code(), Some(1), "it has read everything");
+    assert!(server.body_bytes() >= (FILES * FILE) as u64);
+    assert!(tiers.hot_copies().is_empty(), "{:?}", tiers.hot_copies());
+    read(&mount.path(&names[0]), 0);
+    wait::until("the hot copy of what was read", || tiers.hot_copies().len() == 1);
 }

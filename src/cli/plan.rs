@@ -1,0 +1,96 @@
+//! `tierfs plan`: what the mover would do now. Changes nothing.
+
+use crate::cli::args::PlanArgs;
+use crate::cli::failure::Failure;
+use crate::cli::{say, text};
+use crate::control::protocol::{HotPlan, Leaving, Plan};
+use crate::control::target::Target;
+
+/// Shows the plan of the mount around the path, or of the only one.
+///
+/// # Errors
+/// [`Failure`].
+pub fn run(args: &PlanArgs) -> Result<(), Failure> {
+    let target = args.mountpoint.as_deref().map_or_else(Target::implied, Target::of)?;
+    let plan = target.connect()?.plan()?;
+    if args.json {
+        let json = serde_json::to_string(&plan).map_err(|error| Failure::failed(error.to_string()))?;
+        say::out(format_args!("{json}"));
+    } else {
+        lines(&plan).iter().for_each(|line| say::out(format_args!("{line}")));
+    }
+    Ok(())
+}
+
+fn lines(plan: &Plan) -> Vec<String> {
+    let mut lines = vec![match plan.steps {
+        0 => "home: nothing to do, all is there".to_owned(),
+        steps => format!(
+            "home: {} to do, {} to send; see `tierfs queue`",
+            text::counted(steps, "step"),
+            text::bytes(plan.bytes)
+        ),
+    }];
+    for hot in &plan.hot {
+        lines.push(about(hot));
+        for Leaving { path, key, bytes, per_day } in &hot.leaving {
+            let path = path.as_ref().map_or_else(|| format!("of another mount: {key}"), ToString::to_string);
+            let (bytes, path) = (text::bytes(*bytes), text::printable(&path));
+            lines.push(format!("  {bytes:>8}  {per_day:>8.1} a day  {path}"));
+        }
+    }
+    lines
+}
+
+fn about(hot: &HotPlan) -> String {
+    let HotPlan { tier, capacity, left, copies, too_much, leaving } = hot;
+    let room = match u64::try_from(*left) {
+        Ok(left) => format!("room for {}", text::bytes(left)),
+        Err(_) => format!("{} too much", text::bytes(left.unsigned_abs())),
+    };
+    let (copies, capacity) = (text::bytes(*copies), text::bytes(*capacity));
+    let next = match (too_much, leaving.len()) {
+        (_, 0) => "nothing can leave".to_owned(),
+        (0, _) => "nothing leaves now; next would be".to_owned(),
+        (bytes, _) => format!("{} leave now, these first", text::bytes(*bytes)),
+    };
+    format!("{tier}: {copies} of hot copies, {room} below the high water of {capacity}; {next}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::protocol::WirePath;
+
+    #[test]
+    fn a_plan_says_what_leaves_next() {
+        let leaving = |path: Option<&str>| Leaving {
+            path: path.map(|path| WirePath(path.as_bytes().to_vec())),
+            key: WirePath(b".tierfs/hot/aa/b/c".to_vec()),
+            bytes: 1 << 20,
+            per_day: 2.0,
+        };
+        let hot = HotPlan {
+            tier: "nvme".into(),
+            capacity: 10 << 30,
+            left: 1 << 30,
+            copies: 4 << 30,
+            too_much: 0,
+            leaving: vec![leaving(Some("data/a")), leaving(None)],
+        };
+        let said = lines(&Plan { steps: 0, bytes: 0, hot: vec![hot.clone()] });
+        assert_eq!(
+            said,
+            [
+                "home: nothing to do, all is there",
+                "nvme: 4.0 GiB of hot copies, room for 1.0 GiB below the high water of 10 GiB; nothing leaves now; next would be",
+                "   1.0 MiB       2.0 a day  data/a",
+                "   1.0 MiB       2.0 a day  of another mount: .tierfs/hot/aa/b/c",
+            ]
+        );
+        let full = HotPlan { left: -(1 << 20), too_much: 1 << 30, ..hot };
+        let said = lines(&Plan { steps: 2, bytes: 5, hot: vec![full] });
+        assert!(said[0].starts_with("home: 2 steps to do, 5 B to send"));
+        assert!(said[1].contains("1.0 MiB too much") && said[1].contains("1.0 GiB leave now"), "{}", said[1]);
+    }
+}
