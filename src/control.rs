@@ -1,16 +1,18 @@
 //! The control socket: how the commands and `tierstat` talk to a running mount.
 //!
 //! JSON lines over a Unix socket (`protocol`), a `server` over the narrow trait [`Daemon`], a
-//! blocking `client`, and `mounts`, which finds the mount of a path. Knows nothing of tiers, the
+//! blocking `client`, and `mounts`, which finds the mount of a path; metrics and health by HTTP (`web`). Knows nothing of tiers, the
 //! catalog or FUSE: what it reports is what the daemon says.
 
 pub mod client;
 mod daemon;
+pub mod exposition;
 pub mod mounts;
 pub mod protocol;
 pub mod server;
 pub mod status;
 pub mod target;
+pub mod web;
 
 pub use daemon::{Daemon, ProgressSink};
 

@@ -49,6 +49,31 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(set.trim(), 16).ok()
 }
 
+/// What this process uses; what can't be read is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Memory that is its own or shared, and resident.
+    pub resident_bytes: Option<u64>,
+    /// Open files.
+    pub open_files: Option<u64>,
+    /// Most open files it may have.
+    pub open_files_max: Option<u64>,
+}
+
+/// What this process uses now.
+#[must_use]
+pub fn process() -> Process {
+    let resident = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:").map(str::to_owned))?;
+        line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    Process {
+        resident_bytes: std::fs::read_to_string("/proc/self/status").ok().and_then(resident),
+        open_files: std::fs::read_dir("/proc/self/fd").ok().map(|open| open.count() as u64),
+        open_files_max: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
+    }
+}
+
 /// Kinds of file systems that tierfs treats in their own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystem {
@@ -163,6 +188,12 @@ mod tests {
     fn capabilities_are_read() {
         assert_eq!(effective("Name:\tx\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
         assert_eq!(effective("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn this_process_is_known() {
+        let own = process();
+        assert!(own.resident_bytes > Some(1 << 20) && own.open_files > Some(2), "{own:?}");
     }
 
     #[test]

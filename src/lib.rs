@@ -14,6 +14,7 @@ pub mod failpoint;
 pub mod fuse;
 pub mod heat;
 pub mod host;
+pub mod metrics;
 pub mod mount;
 pub mod mover;
 pub mod policy;

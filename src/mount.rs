@@ -4,6 +4,7 @@
 mod accept;
 mod adopt;
 mod daemon;
+mod exposed;
 mod fsck;
 mod lifecycle;
 mod offline;

@@ -48,6 +48,8 @@ pub enum Unit {
     Path,
     /// A URL.
     Url,
+    /// An address with a port.
+    Address,
     /// Bytes with a unit.
     Size,
     /// A share of a whole.
@@ -77,6 +79,7 @@ impl Unit {
             Self::Text => "text".into(),
             Self::Path => "absolute path".into(),
             Self::Url => "URL".into(),
+            Self::Address => "port, or address with port (`\"127.0.0.1:9123\"`)".into(),
             Self::Size => "size (`\"512MiB\"`)".into(),
             Self::Percent => "percent (`\"85%\"`)".into(),
             Self::Duration => "duration (`\"10m\"`)".into(),
@@ -107,6 +110,7 @@ impl Unit {
             Self::Text => "\"some text\"",
             Self::Path => "\"/an/absolute/path\"",
             Self::Url => "\"https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX\"",
+            Self::Address => "\"127.0.0.1:9123\"",
             Self::Size => "\"512MiB\"",
             Self::Percent => "\"85%\"",
             Self::Duration => "\"10m\"",
@@ -195,6 +199,8 @@ pub const KEYS: &[KeyInfo] = &[
         "the database of names, attributes and placement; \"memory\" forgets it with the mount"),
     key(Mount, "control", All, Unit::Path, Depends("/run/tierfs/<config file's name>.sock"),
         "the socket for the commands and `tierstat`"),
+    key(Mount, "metrics", All, Unit::Address, None,
+        "where `/metrics`, `/healthz` and `/livez` answer by HTTP, to anybody who reaches it; a port alone is 127.0.0.1"),
     key(Mount, "memory", All, Unit::Size, Text("512MiB"),
         "block cache, read-ahead and upload buffers together; at least 64MiB"),
     key(Mount, "drain_timeout", All, Unit::Duration, Text("10m"),

@@ -329,6 +329,23 @@ fn own_files_stay_out_of_tiers() {
 }
 
 #[test]
+fn metrics_are_this_machines_own_unless_told() {
+    let served = |value: &str| {
+        let text = small(&format!("metrics = \"{value}\""), "", "");
+        parse(&text).unwrap().0.mount.metrics.map(|address| address.to_string())
+    };
+    assert_eq!(parse(&small("", "", "")).unwrap().0.mount.metrics, None);
+    for own in ["9123", ":9123", "localhost:9123", "127.0.0.1:9123"] {
+        assert_eq!(served(own).as_deref(), Some("127.0.0.1:9123"), "{own}");
+    }
+    assert_eq!(served("0.0.0.0:9123").as_deref(), Some("0.0.0.0:9123"));
+    assert_eq!(served("[::1]:9").as_deref(), Some("[::1]:9"));
+    for wrong in ["everywhere", "99999", "127.0.0.1", "host:80", ""] {
+        assert_said(&small(&format!("metrics = \"{wrong}\""), "", ""), "write \"9123\" or");
+    }
+}
+
+#[test]
 fn catalogs_are_databases_or_memory() {
     assert_eq!(parse(&small("catalog = \"memory\"", "", "")).unwrap().0.mount.catalog, Catalog::Memory);
     assert_said(&small("catalog = \"/var/t.db\"", "", ""), "write \"sqlite:///var/t.db\"");

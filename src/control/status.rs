@@ -87,6 +87,9 @@ pub struct Status {
     /// Where reads of files with a non-resident home came from.
     #[serde(default)]
     pub reads: Reads,
+    /// Address of `/metrics` and `/healthz`; none if they are off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<String>,
 }
 
 impl Status {

@@ -18,6 +18,7 @@ use crate::types::{FileKind, Ino, Key};
 use crate::vfs::{Caller, CopyRole, FileFacts, Vfs, Wait};
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,6 +43,7 @@ pub struct Live {
     pub(super) config_path: PathBuf,
     pub(super) mode: String,
     pub(super) started: Instant,
+    pub(super) metrics: Option<SocketAddr>,
     drain_timeout: Duration,
     pub(super) phase: Mutex<Phase>,
     pub(super) usage: status::UsageCache,
@@ -51,13 +53,20 @@ pub struct Live {
 }
 
 impl Live {
-    pub fn new(assembled: Assembled, request: &MountRequest, mode: String) -> Self {
+    /// `metrics` is where they are shown, if anywhere.
+    pub fn new(
+        assembled: Assembled,
+        request: &MountRequest,
+        mode: String,
+        metrics: Option<SocketAddr>,
+    ) -> Self {
         Self {
             assembled,
             mountpoint: request.mountpoint.clone(),
             config_path: request.config_path.clone(),
             mode,
             started: Instant::now(),
+            metrics,
             drain_timeout: request.config.mount.drain_timeout,
             phase: Mutex::new(Phase::Starting),
             usage: status::UsageCache::default(),

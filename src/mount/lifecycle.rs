@@ -1,10 +1,12 @@
 //! From the config to a served mount, and from its end to the last committed byte.
 
 use super::daemon::{Ending, Live};
+use super::exposed::Shown;
 use super::parts::{self, Assembled};
 use super::{MountError, MountRequest};
 use crate::control::protocol::{Drained, Phase};
 use crate::control::server::{self, Server};
+use crate::control::web;
 use crate::error::{Error, Kind, Result};
 use crate::fuse::{Mounted, Notifications, SessionOptions};
 use crate::mover::FlushReport;
@@ -45,12 +47,17 @@ fn serve(runtime: &Runtime, mut request: MountRequest) -> std::result::Result<()
         runtime.block_on(parts::assemble(&mut request, notifications)).map_err(MountError::Start)?;
     let options = session_options(&request);
     let bound = server::bind(&control).map_err(MountError::Start)?;
+    let shown = request.config.mount.metrics.map(web::bind).transpose().map_err(MountError::Start)?;
+    let address = shown.as_ref().map(web::Bound::address);
     let mounted =
         Mounted::new(assembled.vfs.clone(), runtime.handle().clone(), &mountpoint, &options, invalidations)
             .map_err(|error| MountError::Start(mount_failure(error, &mountpoint)))?;
     let mode = mode_text(&assembled);
-    let live = Arc::new(Live::new(assembled, &request, mode.clone()));
+    let live = Arc::new(Live::new(assembled, &request, mode.clone(), address));
     let server = bound.serve(runtime.handle(), live.clone()).map_err(MountError::Start)?;
+    let web = shown.map(|shown| shown.serve(runtime.handle(), Arc::new(Shown(live.clone())))).transpose();
+    // Answers until the drain is over.
+    let _web = web.map_err(MountError::Start)?;
     let session = session_thread(mounted).map_err(MountError::Start)?;
     live.enter(Phase::Serving);
     (request.on_ready)(&mode);

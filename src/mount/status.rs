@@ -179,6 +179,7 @@ pub fn of(live: &Live) -> Status {
             cache_bytes: meters.read_bytes.get().saturating_sub(meters.fetched_bytes.get()),
             fetched_bytes: meters.fetched_bytes.get(),
         },
+        metrics: live.metrics.map(|address| address.to_string()),
     };
     status.with_attention()
 }

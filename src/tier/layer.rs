@@ -67,6 +67,27 @@ impl Operation {
         Self::Usage,
     ];
 
+    /// In one word, as in metrics.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Probe => "probe",
+            Self::Head => "head",
+            Self::List => "list",
+            Self::Read => "read",
+            Self::Put => "put",
+            Self::PutSpecial => "put_special",
+            Self::Upload => "upload",
+            Self::PutBlock => "put_block",
+            Self::Commit => "commit",
+            Self::Delete => "delete",
+            Self::Copy => "copy",
+            Self::SetAttrs => "set_attrs",
+            Self::Rehydrate => "rehydrate",
+            Self::Usage => "usage",
+        }
+    }
+
     /// Whether it may take as long as its bytes need, so that no short deadline cuts it.
     #[must_use]
     pub fn moves_bytes(self) -> bool {

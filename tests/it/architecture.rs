@@ -27,7 +27,7 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
     ("repair", &["policy", "catalog", "tier", "data"]),
     ("vfs", &["catalog", "data", "heat", "tier", "policy"]),
     ("fuse", &["vfs"]),
-    ("control", &["vfs", "mover", "catalog", "data", "tier", "policy", "config"]),
+    ("control", &["vfs", "mover", "catalog", "data", "tier", "policy", "config", "host"]),
     // Composition root and commands: they may name all, and nobody names them.
     ("mount", &["*"]),
 ];
@@ -39,11 +39,12 @@ const WORDS: [(&str, &str, &[&str]); 2] = [
 ];
 
 /// Crates that one folder alone may name.
-const FENCED: [(&str, &[&str]); 4] = [
+const FENCED: [(&str, &[&str]); 5] = [
     ("fuser", &["src/fuse"]),
     ("object_store", &["src/tier/blob", "src/tier/azrest"]),
     ("rusqlite", &["src/catalog"]),
     ("clap", &["src/cli", "tools"]),
+    ("hyper", &["src/control"]),
 ];
 
 struct Source {

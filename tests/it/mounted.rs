@@ -9,6 +9,7 @@ mod health;
 mod keep_hot;
 mod latest;
 mod limits;
+mod metrics;
 mod permissions;
 mod poor;
 mod posix;

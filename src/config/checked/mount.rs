@@ -7,6 +7,7 @@ use crate::config::report::Findings;
 use crate::config::section::{Located, Reader, quoted};
 use crate::config::show::{Origin, Shown};
 use crate::config::units;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub struct MountConfig {
     pub control: PathBuf,
     /// Block cache, read-ahead and upload buffers together, in bytes.
     pub memory: u64,
+    /// Where metrics and health are served by HTTP; none: nowhere.
+    pub metrics: Option<SocketAddr>,
     /// How long unmount waits for dirty data.
     pub drain_timeout: Duration,
     /// Where rules without `stage` or `hot` stage.
@@ -53,6 +56,7 @@ pub(super) fn read(file: &Path, section: Section, tiers: &[tier::Draft], finding
     let catalog = reader.value_or("catalog", &default, Origin::Default, &catalog).value;
     let default = format!("/run/tierfs/{stem}.sock");
     let control = reader.value_or("control", &default, Origin::Default, &absolute_path).value;
+    let metrics = reader.given("metrics", &address).map(|given| given.value);
     let memory = reader.value("memory", &memory).value;
     let drain_timeout = reader.value("drain_timeout", &units::duration).value;
     let stage = reader.given("stage", &some_text).filter(|stage| {
@@ -65,6 +69,7 @@ pub(super) fn read(file: &Path, section: Section, tiers: &[tier::Draft], finding
     let value = MountConfig {
         catalog,
         control,
+        metrics,
         memory,
         drain_timeout,
         stage: stage.as_ref().map(|stage| stage.value.clone()),
@@ -118,6 +123,18 @@ fn catalog(text: &str) -> Result<Catalog, String> {
         } else {
             format!("is not absolute; write three slashes: \"sqlite:///{path}\"")
         }
+    })
+}
+
+/// `9123`, `127.0.0.1:9123`, `[::]:9123`: a port alone is this machine's own.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(text);
+    if let Ok(port) = port.parse() {
+        return Ok(SocketAddr::new(LOOPBACK, port));
+    }
+    text.parse().map_err(|_no_address| {
+        "is no address with a port; write \"9123\" or \"127.0.0.1:9123\" for this machine alone, \"0.0.0.0:9123\" for all".into()
     })
 }
 

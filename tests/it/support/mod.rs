@@ -6,6 +6,7 @@
 pub mod azurite;
 pub mod blob_server;
 pub mod container;
+pub mod exposition;
 pub mod map;
 pub mod mirror;
 pub mod mount;
