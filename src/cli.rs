@@ -12,6 +12,7 @@ pub mod explain;
 mod failure;
 pub mod flush;
 pub mod fsck;
+pub mod generate;
 pub mod log;
 pub mod mount;
 pub mod options;
@@ -30,7 +31,7 @@ pub mod warm;
 pub use exit::Exit;
 
 use args::{Cli, Command, ConfigArgs};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use failure::Failure;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -82,6 +83,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Adopt(args) => adopt::run_adopt(&args),
         Command::Rescue(args) => adopt::run_rescue(&args),
         Command::Tier(args) => tier::run(&args.command),
+        Command::Generate(args) => generate::write(&Cli::command(), &args.dir)
+            .map_err(|error| Failure::failed(format!("{}: {error}", args.dir.display()))),
     }
 }
 

@@ -56,6 +56,16 @@ pub enum Command {
     Rescue(RescueArgs),
     /// Say that a directory tier was wiped, or list what was lost with one
     Tier(TierArgs),
+    /// Write man pages and completions of this program into DIR, for packages
+    #[command(hide = true)]
+    Generate(GenerateArgs),
+}
+
+/// `tierfs generate`
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// Where to
+    pub dir: PathBuf,
 }
 
 /// `tierfs mount`

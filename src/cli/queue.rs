@@ -8,6 +8,7 @@ use crate::cli::say;
 use crate::cli::text::{self, Look, Style};
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{PAGE_MAX, QueueQuery, QueueRow, QueueState, Retried, WirePath};
+use crate::control::status::Versioned;
 use crate::control::target::{Target, TargetError};
 use std::io::{self, Write};
 use std::path::Path;
@@ -69,7 +70,7 @@ pub fn show(path: Option<&Path>, form: Form, out: &mut dyn Write) -> Result<(), 
     let mut shown = 0_u64;
     each(&mut client, &mut |row| {
         match form {
-            Form::Json => writeln!(out, "{}", serde_json::to_string(row).map_err(io::Error::from)?)?,
+            Form::Json => writeln!(out, "{}", Versioned::new(row).line()?)?,
             Form::Text => {
                 if shown == 0 {
                     writeln!(out, "{}", style.paint(Look::Bold, &heading()))?;

@@ -115,6 +115,14 @@ pub fn shell(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
+/// How wide the terminal is that standard output goes to, if it goes to one.
+#[must_use]
+pub fn columns_of_stdout() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    // Some terminals don't know.
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
 /// Whether standard output takes colours: a terminal, and nobody set `NO_COLOR`.
 #[must_use]
 pub fn colour_on_stdout() -> bool {

@@ -50,6 +50,8 @@ pub enum Unit {
     Url,
     /// An address with a port.
     Address,
+    /// Dollars.
+    Price,
     /// Bytes with a unit.
     Size,
     /// A share of a whole.
@@ -80,6 +82,7 @@ impl Unit {
             Self::Path => "absolute path".into(),
             Self::Url => "URL".into(),
             Self::Address => "port, or address with port (`\"127.0.0.1:9123\"`)".into(),
+            Self::Price => "dollars (`\"0.0208\"`)".into(),
             Self::Size => "size (`\"512MiB\"`)".into(),
             Self::Percent => "percent (`\"85%\"`)".into(),
             Self::Duration => "duration (`\"10m\"`)".into(),
@@ -111,6 +114,7 @@ impl Unit {
             Self::Path => "\"/an/absolute/path\"",
             Self::Url => "\"https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX\"",
             Self::Address => "\"127.0.0.1:9123\"",
+            Self::Price => "\"0.0208\"",
             Self::Size => "\"512MiB\"",
             Self::Percent => "\"85%\"",
             Self::Duration => "\"10m\"",
@@ -239,6 +243,8 @@ pub const KEYS: &[KeyInfo] = &[
         "how long changes by other tools may stay unseen; \"never\" for immutable data"),
     key(Tier, "deadline", All, Unit::Duration, Text("60s"),
         "how long a caller waits for the tier, retries included, before EIO or ETIMEDOUT (uploads never give up)"),
+    key(Tier, "price", All, Unit::Price, Depends("lustre: 0.145; azure-files: 0.16; local: 0; blob: 0.0208, cool 0.0115, cold 0.0045"),
+        "what a GiB costs there in a month, for `tierstat cost`; the defaults are typical list prices, yours depend on region and performance"),
     key(Rule, "path", All, Unit::Glob, Required,
         "which paths, relative to the mount; `p/**` is `p` and all below it; the first rule that matches wins"),
     key(Rule, "home", All, Unit::Tier, Required,

@@ -39,6 +39,21 @@ impl Percent {
     }
 }
 
+/// `0.0208`, `$0.145`: millionths of a dollar.
+pub(super) fn price(text: &str) -> Result<u64, String> {
+    let wrong = || "is no price; write dollars a GiB and month, such as \"0.0208\"".to_owned();
+    let number = text.strip_prefix('$').unwrap_or(text);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+    if number.is_empty() || !is_number(whole) || !is_number(fraction) || whole.len() > 6 {
+        return Err(wrong());
+    }
+    if fraction.len() > 6 {
+        return Err("has more than six decimals; write fewer".into());
+    }
+    format!("{whole}{fraction:0<6}").parse().map_err(|_only_a_point| wrong())
+}
+
 /// `512MiB`, `1.5TiB`, `1GB`.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = number_and_unit(text);
@@ -224,6 +239,18 @@ mod tests {
         assert!(percent("85").unwrap_err().contains("\"85%\""));
         for bad in ["0%", "101%", "-1%", "8.5%", "%", "x"] {
             assert!(percent(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn prices_are_dollars() {
+        for (text, micros) in
+            [("0.0208", 20_800), ("$0.145", 145_000), ("2", 2_000_000), (".5", 500_000), ("0", 0)]
+        {
+            assert_eq!(price(text), Ok(micros), "{text}");
+        }
+        for wrong in ["", "$", "cheap", "1,5", "-1", "1.2.3", "1234567", "0.0000001", "1e3"] {
+            assert!(price(wrong).is_err(), "{wrong}");
         }
     }
 }

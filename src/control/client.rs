@@ -37,6 +37,9 @@ pub enum ClientError {
     /// What it says makes no sense here.
     #[error("the daemon's answer makes no sense (another version?): {0}")]
     Garbled(String),
+    /// It is of a version that is not understood here.
+    #[error("{0}")]
+    Version(String),
     /// It answered with an error.
     #[error("{}", .0.message)]
     Refused(WireError),
@@ -109,7 +112,8 @@ impl Client {
     /// # Errors
     /// As [`Client::flush`].
     pub fn status(&mut self) -> Result<Status, ClientError> {
-        self.call(Call::Status, &mut |_| {})
+        let value = self.call(Call::Status, &mut |_| {})?;
+        Status::from_json(value).map_err(ClientError::Version)
     }
 
     /// Commits what is dirty at or below `paths` (empty: everywhere).

@@ -12,6 +12,29 @@ pub use health::{Health, Level, Reason};
 /// The schema this code writes.
 pub const SCHEMA: u32 = 1;
 
+/// A piece of JSON with the schema it is of, as every program here prints it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Versioned<'a, T> {
+    schema: u32,
+    #[serde(flatten)]
+    what: &'a T,
+}
+
+impl<'a, T: Serialize> Versioned<'a, T> {
+    /// `what`, an object, of [`SCHEMA`].
+    pub fn new(what: &'a T) -> Self {
+        Self { schema: SCHEMA, what }
+    }
+
+    /// As one line.
+    ///
+    /// # Errors
+    /// If it is no object.
+    pub fn line(&self) -> std::io::Result<String> {
+        Ok(serde_json::to_string(self)?)
+    }
+}
+
 /// Most entries of [`Status::blocked`].
 pub const BLOCKED_MAX: usize = 100;
 
@@ -93,6 +116,26 @@ pub struct Status {
 }
 
 impl Status {
+    /// From the JSON of a daemon that may be of another version.
+    ///
+    /// # Errors
+    /// What is to be done, if this code does not understand it.
+    pub fn from_json(value: serde_json::Value) -> Result<Self, String> {
+        match value.get("schema").and_then(serde_json::Value::as_u64) {
+            Some(schema) if schema == u64::from(SCHEMA) => {
+                serde_json::from_value(value).map_err(|error| format!("its status makes no sense: {error}"))
+            }
+            Some(schema) if schema > u64::from(SCHEMA) => Err(format!(
+                "the daemon is newer than this program (status schema {schema}, known here is {SCHEMA}): update this program"
+            )),
+            Some(schema) => Err(format!(
+                "the daemon is older than this program (status schema {schema}, needed here is {SCHEMA}): unmount and mount again \
+                 to run the new one"
+            )),
+            None => Err("its status names no schema".to_owned()),
+        }
+    }
+
     /// As JSON that fits into an extended attribute: with fewer entries of [`Status::blocked`] and [`Status::lost_paths`] if need be.
     #[must_use]
     pub fn to_xattr(&self) -> Vec<u8> {
@@ -169,6 +212,9 @@ pub struct TierStatus {
     /// Bytes written since the mount.
     #[serde(default)]
     pub bytes_written: u64,
+    /// What a GiB costs there in a month, in millionths of a dollar.
+    #[serde(default)]
+    pub price_micros: u64,
 }
 
 /// Whether a tier answers.

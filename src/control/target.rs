@@ -152,7 +152,9 @@ impl Target {
             Err(failure) => failure,
         };
         let Ok(value) = xattr(&self.mount.point, STATUS_XATTR) else { return Err(failure) };
-        serde_json::from_slice(&value).map_err(|error| self.client(ClientError::Garbled(error.to_string())))
+        // A daemon that is about to serve says nothing yet.
+        let value = serde_json::from_slice(&value).map_err(|_not_json| failure)?;
+        Status::from_json(value).map_err(|said| self.client(ClientError::Version(said)))
     }
 
     fn client(&self, source: ClientError) -> TargetError {

@@ -264,6 +264,7 @@ fn tier(live: &Live, one: &Built, (counts, dirty): (Option<&TierCounts>, Option<
         errors: calls.iter().map(|call| call.errors).sum(),
         bytes_read: one.meter.bytes_read(),
         bytes_written: one.meter.bytes_written(),
+        price_micros: one.price_micros,
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Built {
     pub meter: Arc<TierMeter>,
     pub breaker: Option<Arc<Breaker>>,
     pub directory: Option<DirectoryTier>,
+    /// What a GiB costs there in a month, in millionths of a dollar.
+    pub price_micros: u64,
 }
 
 /// Opens every tier of the config, in its order, and takes the directories for this catalog.
@@ -120,7 +122,8 @@ fn open_directory(
     let directory = DirectoryTier::open(options, clock.clone())?;
     let meter = Arc::new(TierMeter::default());
     let tier = Meter::new(meter.clone()).over(Arc::new(directory.clone()));
-    Ok(Built { row, kind: config.kind, tier, meter, breaker: None, directory: Some(directory) })
+    let price_micros = config.price_micros;
+    Ok(Built { row, kind: config.kind, tier, meter, breaker: None, directory: Some(directory), price_micros })
 }
 
 /// Marks a directory tier, or finds the mark that the catalog knows.
@@ -155,7 +158,8 @@ fn open_blob(config: &TierConfig, blob: &BlobConfig, catalog: &Catalog) -> Resul
     let tier = Meter::new(meter.clone()).over(client);
     let tier = Limit::new(Limits { calls: CALLS, upload_rate: blob.upload_max }).over(tier);
     let tier = retry.over(tier);
-    Ok(Built { row, kind: config.kind, tier, meter, breaker: Some(breaker), directory: None })
+    let price_micros = config.price_micros;
+    Ok(Built { row, kind: config.kind, tier, meter, breaker: Some(breaker), directory: None, price_micros })
 }
 
 /// The table of all tiers.

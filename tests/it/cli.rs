@@ -4,6 +4,7 @@
 mod demo;
 mod fake;
 mod mounted;
+mod tierstat;
 
 use std::fs;
 use std::path::Path;

@@ -2,7 +2,9 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 use tierfs::cli::queue;
+use tierfs::config;
 
 /// Where the data of a tierfs mount is, how full its tiers are, and first what needs a person.
 #[derive(Debug, Parser)]
@@ -16,6 +18,10 @@ pub struct Args {
     /// All facts as one JSON object
     #[arg(long)]
     json: bool,
+    /// Again and again, with a pause of so long [default: 2s]; with --json an object a line
+    #[arg(long, global = true, value_name = "DURATION", value_parser = pause, num_args = 0..=1)]
+    #[arg(require_equals = true, default_missing_value = "2s")]
+    pub watch: Option<Duration>,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -26,27 +32,54 @@ pub enum Command {
     /// A line a file: the tiers that hold it, its state, heat and size
     Ls(Ls),
     /// What still has to reach home, a line a step in their order
-    Queue(Queue),
+    Queue(OfMount),
+    /// What the stored bytes cost in a month, by tier and directory, and what they would cost all on Lustre
+    Cost(Cost),
+    /// Rates, tiers and queue, live; q quits. --watch=DURATION sets how often
+    Top(Top),
     /// Whether it needs somebody, and why. Exit codes: 0 no, 1 soon, if what is wrong does not pass, 2 now, 3 not mounted
-    Health(Health),
+    Health(OfMount),
+    /// Write man pages and completions of this program into DIR, for packages
+    #[command(hide = true)]
+    Generate(Generate),
 }
 
-/// `tierstat health`.
+/// What is asked of a whole mount.
 #[derive(Debug, ClapArgs)]
-pub struct Health {
+pub struct OfMount {
     /// Any path in the mount; without it, the mount around the current directory, or the only one
     pub mountpoint: Option<PathBuf>,
-    /// One JSON object
+    /// One JSON object; of a queue, an object a line
     #[arg(long)]
     json: bool,
 }
 
-/// `tierstat queue`.
+/// `tierstat top`.
 #[derive(Debug, ClapArgs)]
-pub struct Queue {
+pub struct Top {
     /// Any path in the mount; without it, the mount around the current directory, or the only one
     pub mountpoint: Option<PathBuf>,
-    /// A JSON object a line
+}
+
+/// `tierstat generate`.
+#[derive(Debug, ClapArgs)]
+pub struct Generate {
+    /// Where to
+    pub dir: PathBuf,
+}
+
+/// `tierstat cost`.
+#[derive(Debug, ClapArgs)]
+pub struct Cost {
+    /// A directory in a mount, which is looked through; without it, the whole mount
+    pub path: Option<PathBuf>,
+    /// Only by tier, at once, out of what the catalog knows of the whole mount
+    #[arg(long)]
+    pub tiers: bool,
+    /// Directories that are shown, the dearest first
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    pub most: usize,
+    /// One JSON object
     #[arg(long)]
     json: bool,
 }
@@ -103,15 +136,19 @@ impl Args {
     }
 }
 
-impl Health {
+impl OfMount {
     pub fn form(&self) -> Form {
         form(self.json)
     }
+
+    pub fn queue_form(&self) -> queue::Form {
+        if self.json { queue::Form::Json } else { queue::Form::Text }
+    }
 }
 
-impl Queue {
-    pub fn form(&self) -> queue::Form {
-        if self.json { queue::Form::Json } else { queue::Form::Text }
+impl Cost {
+    pub fn form(&self) -> Form {
+        form(self.json)
     }
 }
 
@@ -127,6 +164,15 @@ impl Ls {
 
 fn form(json: bool) -> Form {
     if json { Form::Json } else { Form::Text }
+}
+
+/// `2s`, or `2` as watch(1) takes it; a busy loop would only warm the room.
+fn pause(text: &str) -> Result<Duration, String> {
+    let pause = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_with_a_unit) => config::duration(text)?,
+    };
+    if pause < Duration::from_millis(100) { Err("is less than 100ms".to_owned()) } else { Ok(pause) }
 }
 
 #[cfg(test)]
@@ -149,5 +195,15 @@ mod tests {
         let args = Args::parse_from(["tierstat", "ls", "-R", "--sort", "size"]);
         let Some(Command::Ls(ls)) = args.command else { panic!("{args:?}") };
         assert_eq!((ls.depth(), ls.sort, ls.form()), (Depth::All, Some(Sort::Size), Form::Text));
+    }
+
+    #[test]
+    fn watching_has_a_pause() {
+        let watch = |line: &str| Args::try_parse_from(line.split(' ')).map(|args| args.watch);
+        assert_eq!(watch("tierstat /m --watch").unwrap(), Some(Duration::from_secs(2)));
+        assert_eq!(watch("tierstat --watch /m").unwrap(), Some(Duration::from_secs(2)));
+        assert_eq!(watch("tierstat health --watch=500ms").unwrap(), Some(Duration::from_millis(500)));
+        assert_eq!(watch("tierstat queue --watch=5").unwrap(), Some(Duration::from_secs(5)));
+        assert!(watch("tierstat --watch=0").is_err() && watch("tierstat --watch=often").is_err());
     }
 }

@@ -5,7 +5,7 @@ use crate::args::Form;
 use std::io::{self, Write};
 use std::path::Path;
 use tierfs::cli::text::{self, Look, Style};
-use tierfs::control::status::{Health, Level, Reason};
+use tierfs::control::status::{Health, Level, Reason, Versioned};
 use tierfs::control::target::{Target, TargetError};
 
 /// Says how the mount around `path` is; answers the exit code.
@@ -13,8 +13,7 @@ pub fn show(path: Option<&Path>, form: Form, out: &mut dyn Write) -> Result<u8, 
     let health = health(path.map_or_else(Target::implied, Target::of))?;
     match form {
         Form::Json => {
-            let json = serde_json::to_string(&health).map_err(io::Error::from)?;
-            writeln!(out, "{json}")?;
+            writeln!(out, "{}", Versioned::new(&health).line()?)?;
         }
         Form::Text => render(&health, Style::for_stdout(), out)?,
     }

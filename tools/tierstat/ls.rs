@@ -8,15 +8,13 @@ use crate::walk;
 use std::io::Write;
 use tierfs::cli::text::{self, Look, Style};
 use tierfs::control::protocol::{Row, RowKind, RowState};
+use tierfs::control::status::Versioned;
 use tierfs::control::target::Target;
 
 pub fn show(ls: &Ls, out: &mut dyn Write) -> Result<(), Failure> {
     let target = Target::of(&ls.path)?;
     match ls.form() {
-        Form::Json => rows(ls, &target, &mut |row| {
-            let line = serde_json::to_string(&row).map_err(std::io::Error::from)?;
-            Ok(writeln!(out, "{line}")?)
-        }),
+        Form::Json => rows(ls, &target, &mut |row| Ok(writeln!(out, "{}", Versioned::new(&row).line()?)?)),
         Form::Text => as_text(ls, &target, out),
     }
 }

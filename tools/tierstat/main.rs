@@ -1,17 +1,21 @@
 //! `tierstat`: where the data is, how full the tiers are, and first what needs a person.
 
 mod args;
+mod cost;
 mod health;
 mod letters;
 mod ls;
 mod order;
 mod summary;
+mod top;
 mod walk;
+mod watch;
 
 use args::{Args, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
+use tierfs::cli::generate;
 use tierfs::cli::queue::{self, ListError};
 use tierfs::control::target::TargetError;
 
@@ -22,6 +26,8 @@ enum Failure {
     Target(#[from] TargetError),
     #[error("{0}")]
     Said(String),
+    #[error("{0}")]
+    Usage(String),
     #[error("{0}")]
     Output(#[from] io::Error),
 }
@@ -40,7 +46,7 @@ impl Failure {
     fn exit(&self) -> u8 {
         match self {
             Self::Target(TargetError::NotMounted { .. } | TargetError::Nothing) => 3,
-            Self::Target(TargetError::Several(_)) => 2,
+            Self::Target(TargetError::Several(_)) | Self::Usage(_) => 2,
             Self::Target(_) | Self::Said(_) | Self::Output(_) => 1,
         }
     }
@@ -53,7 +59,12 @@ impl Failure {
 fn main() -> ExitCode {
     let args = Args::parse();
     let mut out = BufWriter::new(io::stdout().lock());
-    let shown = show(&args, &mut out).and_then(|code| out.flush().map(|()| code).map_err(Failure::from));
+    let shown = match (&args.command, args.watch) {
+        // It looks again and again by itself.
+        (Some(Command::Top(top)), pause) => top::run(top.mountpoint.as_deref(), pause),
+        (_, Some(pause)) => watch::run(pause, &mut out, &mut |out| show(&args, out)),
+        (_, None) => show(&args, &mut out).and_then(|code| out.flush().map(|()| code).map_err(Failure::from)),
+    };
     match shown {
         Ok(code) => ExitCode::from(code),
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
@@ -67,10 +78,14 @@ fn main() -> ExitCode {
 /// Shows it; answers the exit code.
 fn show(args: &Args, out: &mut dyn Write) -> Result<u8, Failure> {
     match &args.command {
-        None => summary::show(args.mountpoint.as_deref(), args.form(), out)?,
+        None => summary::show(args.mountpoint.as_deref(), args.form(), args.watch, out)?,
         Some(Command::Ls(ls)) => ls::show(ls, out)?,
-        Some(Command::Queue(args)) => queue::show(args.mountpoint.as_deref(), args.form(), out)?,
-        Some(Command::Health(args)) => return health::show(args.mountpoint.as_deref(), args.form(), out),
+        Some(Command::Queue(of)) => queue::show(of.mountpoint.as_deref(), of.queue_form(), out)?,
+        Some(Command::Cost(cost)) => cost::show(cost, out)?,
+        Some(Command::Health(of)) => return health::show(of.mountpoint.as_deref(), of.form(), out),
+        Some(Command::Generate(to)) => generate::write(&Args::command(), &to.dir)
+            .map_err(|error| Failure::Said(format!("{}: {error}", to.dir.display())))?,
+        Some(Command::Top(_)) => {}
     }
     Ok(0)
 }

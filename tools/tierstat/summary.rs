@@ -1,27 +1,43 @@
-//! `tierstat`: the mount on one screen of 80 columns.
+//! `tierstat`: the mount on one screen of 80 columns, or fewer where the terminal has fewer.
 
 use crate::Failure;
 use crate::args::Form;
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tierfs::cli::text::{self, Look, Style};
 use tierfs::control::protocol::Phase;
 use tierfs::control::status::{IoMode, Status, TierState, TierStatus};
 use tierfs::control::target::Target;
 
-/// Columns of a screen.
+/// Columns of a screen; more make no line easier to read.
 const WIDTH: usize = 80;
 
-pub fn show(path: Option<&Path>, form: Form, out: &mut dyn Write) -> Result<(), Failure> {
+/// Narrower is no screen.
+const WIDTH_MIN: usize = 30;
+
+/// Once, or as one of many pages.
+pub fn show(
+    path: Option<&Path>,
+    form: Form,
+    watch: Option<Duration>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let target = path.map_or_else(Target::implied, Target::of)?;
     let status = target.status()?;
     match form {
+        Form::Json if watch.is_some() => {
+            let json = serde_json::to_string(&status).map_err(io::Error::from)?;
+            writeln!(out, "{json}")?;
+        }
         Form::Json => {
             let json = serde_json::to_string_pretty(&status).map_err(io::Error::from)?;
             writeln!(out, "{json}")?;
         }
-        Form::Text => render(&status, now_s(), Style::for_stdout(), out)?,
+        Form::Text => {
+            let width = text::columns_of_stdout().unwrap_or(WIDTH).clamp(WIDTH_MIN, WIDTH);
+            render(&status, now_s(), Screen { width, style: Style::for_stdout() }, out)?;
+        }
     }
     Ok(())
 }
@@ -30,9 +46,17 @@ fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-fn render(status: &Status, now_s: u64, style: Style, out: &mut dyn Write) -> io::Result<()> {
+/// Where it is shown.
+#[derive(Clone, Copy)]
+struct Screen {
+    width: usize,
+    style: Style,
+}
+
+fn render(status: &Status, now_s: u64, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let Screen { width, style } = screen;
     for said in &status.attention {
-        for (at, line) in wrapped(said, WIDTH - 2).iter().enumerate() {
+        for (at, line) in wrapped(said, width - 2).iter().enumerate() {
             let mark = if at == 0 { "!" } else { " " };
             writeln!(out, "{}", style.paint(Look::Bad, &format!("{mark} {line}")))?;
         }
@@ -40,18 +64,22 @@ fn render(status: &Status, now_s: u64, style: Style, out: &mut dyn Write) -> io:
     if !status.attention.is_empty() {
         writeln!(out)?;
     }
-    head(status, style, out)?;
-    tiers(status, style, out)?;
+    head(status, screen, out)?;
+    if width < WIDTH {
+        stacked(status, screen, out)?
+    } else {
+        tiers(status, style, out)?
+    }
     writeln!(out)?;
     for (name, said) in facts(status, now_s) {
-        for (at, line) in wrapped(&said, WIDTH - 11).iter().enumerate() {
+        for (at, line) in wrapped(&said, width - 11).iter().enumerate() {
             writeln!(out, "{:<9}  {line}", if at == 0 { text::fit(&name, 9) } else { String::new() })?;
         }
     }
     Ok(())
 }
 
-fn head(status: &Status, style: Style, out: &mut dyn Write) -> io::Result<()> {
+fn head(status: &Status, Screen { width, style }: Screen, out: &mut dyn Write) -> io::Result<()> {
     let phase = match status.phase {
         Phase::Starting => "starting, ",
         Phase::Serving => "",
@@ -62,17 +90,14 @@ fn head(status: &Status, style: Style, out: &mut dyn Write) -> io::Result<()> {
         IoMode::Ordinary => "ordinary I/O",
     };
     let point = text::printable(&status.mountpoint.to_string());
-    writeln!(
-        out,
-        "{}  {phase}up {}, pid {}",
-        style.paint(Look::Bold, &point),
-        text::seconds(status.uptime_s),
-        status.pid
-    )?;
+    let since = format!("{phase}up {}, pid {}", text::seconds(status.uptime_s), status.pid);
+    // A long path has a line of its own.
+    let gap = if point.chars().count() + 2 + since.chars().count() > width { "\n" } else { "  " };
+    writeln!(out, "{}{gap}{since}", style.paint(Look::Bold, &point))?;
     // A reason may name the mode itself.
     let named = status.mode_reason.starts_with(mode.split(' ').next().unwrap_or(mode));
     let said = if named { status.mode_reason.clone() } else { format!("{mode}: {}", status.mode_reason) };
-    for line in wrapped(&said, WIDTH) {
+    for line in wrapped(&said, width) {
         writeln!(out, "{}", style.paint(Look::Dim, &line))?;
     }
     writeln!(out)
@@ -89,6 +114,28 @@ fn tiers(status: &Status, style: Style, out: &mut dyn Write) -> io::Result<()> {
             TierState::Sick | TierState::Absent => {
                 writeln!(out, "{}", style.paint(Look::Bad, line.trim_end()))?
             }
+        }
+    }
+    Ok(())
+}
+
+/// For narrow screens: a few short lines a tier.
+fn stacked(status: &Status, Screen { width, style }: Screen, out: &mut dyn Write) -> io::Result<()> {
+    for tier in &status.tiers {
+        let (state, look) = match tier.state {
+            TierState::Ok => ("ok", Look::Bold),
+            TierState::Sick => ("SICK", Look::Bad),
+            TierState::Absent => ("ABSENT", Look::Bad),
+        };
+        let head = format!("{} {state}", text::fit(&tier.name, width - 7));
+        writeln!(out, "{}", style.paint(look, &head))?;
+        let room = tier.capacity.zip(tier.used);
+        let room = room.map(|(all, used)| format!("{} of {}, ", text::bytes(used), text::bytes(all)));
+        let files = text::counted(tier.files, "file");
+        let (hot, dirty) = (amount(tier.hot_bytes), amount(tier.dirty_bytes));
+        let said = format!("{}{files}, hot {hot}, dirty {dirty}", room.unwrap_or_default());
+        for line in wrapped(&said, width - 2) {
+            writeln!(out, "  {line}")?;
         }
     }
     Ok(())
@@ -199,18 +246,29 @@ fn oddities(status: &Status) -> Option<String> {
 }
 
 /// `text` in lines of at most `width` characters, broken at spaces where there are any.
-fn wrapped(said: &str, width: usize) -> Vec<String> {
+pub fn wrapped(said: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text::printable(said).split(' ') {
+    let plain = text::printable(said);
+    for word in plain.split(' ').flat_map(|word| pieces(word, width)) {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(word),
         }
     }
     lines
+}
+
+/// A word that is wider than any line, such as a path, in pieces.
+fn pieces(word: &str, width: usize) -> Vec<String> {
+    let letters: Vec<char> = word.chars().collect();
+    if letters.is_empty() {
+        vec![String::new()]
+    } else {
+        letters.chunks(width).map(String::from_iter).collect()
+    }
 }
 
 #[cfg(test)]

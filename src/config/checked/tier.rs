@@ -27,6 +27,8 @@ pub struct TierConfig {
     pub revalidate: Option<Duration>,
     /// How long a caller waits for it, retries included.
     pub deadline: Duration,
+    /// What a GiB costs there in a month, in millionths of a dollar.
+    pub price_micros: u64,
 }
 
 impl TierConfig {
@@ -71,6 +73,18 @@ impl TierKind {
     #[must_use]
     pub fn word(self) -> &'static str {
         Self::WORDS[self as usize].0
+    }
+
+    /// Typical list prices; `access_tier` is where new blobs are stored.
+    fn default_price(self, access_tier: Option<AccessTier>) -> &'static str {
+        match (self, access_tier) {
+            (Self::Lustre, _) => "0.145",
+            (Self::AzureFiles, _) => "0.16",
+            (Self::Local, _) => "0",
+            (Self::Blob, Some(AccessTier::Cold)) => "0.0045",
+            (Self::Blob, Some(AccessTier::Cool)) => "0.0115",
+            (Self::Blob, _) => "0.0208",
+        }
     }
 
     fn default_revalidate(self) -> &'static str {

@@ -4,12 +4,13 @@
 use async_trait::async_trait;
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, MountOption, ReplyAttr,
-    ReplyDirectory, ReplyEntry, ReplyXattr, Request, Session,
+    ReplyDirectory, ReplyEntry, ReplyXattr, Request, Session, SessionACL,
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -32,6 +33,7 @@ pub const PID: u32 = 4_194_305;
 
 /// What the fake daemon answers.
 pub struct Script {
+    pub schema: u32,
     pub phase: Phase,
     pub drained: Drained,
     pub warmed: Warmed,
@@ -41,6 +43,7 @@ pub struct Script {
 impl Default for Script {
     fn default() -> Self {
         Self {
+            schema: tierfs::control::status::SCHEMA,
             phase: Phase::Serving,
             drained: Drained::default(),
             warmed: Warmed::default(),
@@ -69,7 +72,7 @@ impl Daemon for FakeDaemon {
     }
 
     async fn status(&self) -> Status {
-        status(&self.mountpoint)
+        Status { schema: self.script.lock().schema, ..status(&self.mountpoint) }
     }
 
     async fn flush(&self, paths: &[Vec<u8>], _: Option<Duration>, _: &ProgressSink) -> Result<Drained> {
@@ -176,9 +179,12 @@ fn status(mountpoint: &Path) -> Status {
     .expect("a status")
 }
 
+/// By inode and name.
+type Attributes = Arc<Mutex<HashMap<(u64, &'static str), Vec<u8>>>>;
+
 /// The kernel half.
 struct FakeFiles {
-    attributes: HashMap<(u64, &'static str), Vec<u8>>,
+    attributes: Attributes,
 }
 
 impl FakeFiles {
@@ -225,7 +231,8 @@ impl Filesystem for FakeFiles {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let found = self.attributes.iter().find(|((of, known), _)| *of == ino.0 && name == OsStr::new(known));
+        let attributes = self.attributes.lock();
+        let found = attributes.iter().find(|((of, known), _)| *of == ino.0 && name == OsStr::new(known));
         match found {
             None => reply.error(Errno::ENODATA),
             Some((_, value)) if size == 0 => reply.size(u32::try_from(value.len()).expect("short")),
@@ -245,6 +252,7 @@ pub enum Socket {
 pub struct FakeMount {
     dir: TempDir,
     pub daemon: Arc<FakeDaemon>,
+    attributes: Attributes,
     runtime: tokio::runtime::Runtime,
     server: Option<Server>,
     session: Option<std::thread::JoinHandle<()>>,
@@ -253,11 +261,32 @@ pub struct FakeMount {
 
 impl FakeMount {
     pub fn new(socket: Socket) -> Self {
+        Self::with(socket, SessionACL::default())
+    }
+
+    /// One that every user may enter, with a socket that only its owner may use.
+    pub fn open_to_others() -> Self {
+        let mount = Self::with(Socket::InSight, SessionACL::All);
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(mount.dir.path(), all).expect("chmod");
+        mount
+    }
+
+    /// From now on the attributes of the mount tell what the script says, as its daemon does.
+    pub fn set_status(&self) {
+        let status = Status { schema: self.daemon.script.lock().schema, ..status(&self.path("mnt")) };
+        let json = serde_json::to_vec(&status).expect("JSON");
+        self.attributes.lock().insert((1, "user.tierfs.status"), json);
+    }
+
+    fn with(socket: Socket, acl: SessionACL) -> Self {
         let dir = TempDir::new().expect("a directory");
         let mountpoint = dir.path().join("mnt");
         std::fs::create_dir(&mountpoint).expect("a mount point");
         let path = dir.path().join("control.sock");
-        let session = Session::new(files(&mountpoint, &path), &mountpoint, &config()).expect("a FUSE mount");
+        let files = files(&mountpoint, &path);
+        let attributes = files.attributes.clone();
+        let session = Session::new(files, &mountpoint, &config(acl)).expect("a FUSE mount");
         let (end, ended) = watch::channel(false);
         let session = std::thread::spawn(move || {
             session.run().expect("the session");
@@ -279,7 +308,7 @@ impl FakeMount {
                 .and_then(|bound| bound.serve(runtime.handle(), daemon.clone()))
                 .expect("a server")
         });
-        Self { dir, daemon, runtime, server, session: Some(session), ended }
+        Self { dir, daemon, attributes, runtime, server, session: Some(session), ended }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -334,11 +363,12 @@ fn files(mountpoint: &Path, socket: &Path) -> FakeFiles {
         ((FILE.0, "user.tierfs.replicas"), b"blob,scratch".to_vec()),
         ((FILE.0, "user.tierfs.state"), b"clean".to_vec()),
     ]);
-    FakeFiles { attributes }
+    FakeFiles { attributes: Arc::new(Mutex::new(attributes)) }
 }
 
-fn config() -> Config {
+fn config(acl: SessionACL) -> Config {
     let mut config = Config::default();
+    config.acl = acl;
     // As root fuser mounts by itself and drops `Subtype`; the kernel takes it as an option of its own.
     config.mount_options =
         vec![MountOption::FSName("fake".into()), MountOption::CUSTOM("subtype=tierfs".into())];

@@ -13,7 +13,9 @@ pub mod mount;
 pub mod over;
 pub mod poor;
 pub mod proxy;
+pub mod schema;
 pub mod site;
+pub mod terminal;
 pub mod tiers;
 pub mod wait;
 

@@ -1,4 +1,5 @@
 use super::*;
+use tierfs::control::protocol::WirePath;
 
 fn status() -> Status {
     serde_json::from_value(serde_json::json!({
@@ -23,8 +24,12 @@ fn status() -> Status {
 }
 
 fn rendered(status: &Status) -> String {
+    rendered_in(status, WIDTH)
+}
+
+fn rendered_in(status: &Status, width: usize) -> String {
     let mut out = Vec::new();
-    render(status, 1060, Style::plain(), &mut out).unwrap();
+    render(status, 1060, Screen { width, style: Style::plain() }, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -53,9 +58,32 @@ error      1m 0s ago: blob: 503 Server Busy
 
 #[test]
 fn no_line_is_wider_than_a_screen() {
-    for line in rendered(&status()).lines() {
-        assert!(line.chars().count() <= WIDTH, "{line}");
+    let mut long = status();
+    long.mountpoint =
+        WirePath(b"/mnt/a/very/long/path/to/a/mount/point/of/somebody/who/likes/long/paths".to_vec());
+    long.attention.push(format!("{} can't reach its home", "directory/".repeat(20)));
+    for (status, width) in [(status(), 80), (status(), 60), (status(), 40), (status(), 30), (long, 72)] {
+        for line in rendered_in(&status, width).lines() {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
     }
+}
+
+#[test]
+fn a_narrow_screen_is_as_documented() {
+    let said = rendered_in(&status(), 40);
+    let (_, tiers) = said.split_once("SYS_ADMIN\n\n").unwrap();
+    let expected = "\
+scratch ok
+  1.2 TiB of 120 TiB, 12,345 files, hot
+  12 GiB, dirty -
+share-with-a-long-name ABSENT
+  0 files, hot -, dirty -
+blob ok
+  123,456,789 files, hot -, dirty 1.0
+  MiB
+";
+    assert!(tiers.starts_with(expected), "{tiers}");
 }
 
 #[test]
@@ -72,5 +100,5 @@ fn a_quiet_mount_says_so() {
 #[test]
 fn lines_break_at_spaces() {
     assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
-    assert_eq!(wrapped("unbreakable", 3), ["unbreakable"]);
+    assert_eq!(wrapped("unbreakable", 3), ["unb", "rea", "kab", "le"]);
 }

@@ -24,14 +24,15 @@ pub(in crate::config::checked) struct Draft {
     pub(in crate::config::checked) revalidate: Located<Option<Duration>>,
     capacity: Option<u64>,
     deadline: Duration,
+    price_micros: u64,
     pub(in crate::config::checked) shown: Shown,
 }
 
 impl Draft {
     pub(in crate::config::checked) fn finish(self) -> Option<TierConfig> {
-        let Self { name, capacity, deadline, .. } = self;
+        let Self { name, capacity, deadline, price_micros, .. } = self;
         let (kind, storage, revalidate) = (self.kind?, self.storage?, self.revalidate.value);
-        Some(TierConfig { name, kind, storage, capacity, revalidate, deadline })
+        Some(TierConfig { name, kind, storage, capacity, revalidate, deadline, price_micros })
     }
 }
 
@@ -51,9 +52,16 @@ pub(in crate::config::checked) fn read(
     let default = kind.map_or("1s", TierKind::default_revalidate);
     let revalidate = reader.value_or("revalidate", default, Origin::Default, &units::duration_or_never);
     let deadline = reader.value("deadline", &units::duration_above_zero).value;
+    let stored = match &blob {
+        Some(Storage::Blob(blob)) => blob.access_tier,
+        _ => None,
+    };
+    let default = kind.map_or("0", |kind| kind.default_price(stored));
+    let price_micros = reader.value_or("price", default, Origin::Default, &units::price).value;
     let (name, line) = (reader.name().to_owned(), reader.line());
     let shown = reader.finish();
-    Draft { name, line, kind, storage: directory.or(blob), revalidate, capacity, deadline, shown }
+    let storage = directory.or(blob);
+    Draft { name, line, kind, storage, revalidate, capacity, deadline, price_micros, shown }
 }
 
 fn read_kind(reader: &mut Reader<'_>) -> Option<TierKind> {
