@@ -225,6 +225,11 @@ impl Vfs {
         self.nodes.find(ino).is_some_and(|node| node.is_open())
     }
 
+    /// Every open file.
+    pub fn open_handles(&self) -> Vec<FileHandle> {
+        self.handles.all_files()
+    }
+
     /// Runs `act` while no program can open the inode or end writing to it; false, without running it, if one writes to it now.
     pub fn while_unwritten(&self, ino: Ino, act: &mut dyn FnMut()) -> bool {
         let node = self.nodes.get(ino);

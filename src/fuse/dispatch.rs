@@ -170,6 +170,22 @@ impl Shared {
         });
     }
 
+    /// Ends all that is still open. For when the kernel has gone: the closes that it had still to tell of never come.
+    pub fn release_all(&self) {
+        let caller = Caller { uid: 0, gid: 0, wait: Wait::Allowed };
+        for handle in self.vfs.open_handles() {
+            match self.vfs.release(&caller, handle) {
+                Ok(released) => {
+                    if let Some(ino) = released.settle {
+                        self.settle(ino);
+                    }
+                }
+                // Its close was being answered.
+                Err(error) => tracing::debug!(%error, "a handle was released twice"),
+            }
+        }
+    }
+
     /// Forgets look-ups of an inode; the last of a deleted file takes its bytes along.
     pub fn forget(&self, ino: Ino, count: u64) {
         if self.may_hang {

@@ -31,6 +31,7 @@ pub struct SessionOptions {
 /// A mounted file system, before it is served.
 pub struct Mounted {
     session: Session<Mount>,
+    shared: Arc<Shared>,
     mountpoint: PathBuf,
 }
 
@@ -53,12 +54,12 @@ impl Mounted {
             runtime,
             backings: Mutex::new(HashMap::new()),
         });
-        let session = Session::new(Mount::new(shared), mountpoint, &config(options))?;
+        let session = Session::new(Mount::new(shared.clone()), mountpoint, &config(options))?;
         let notifier = session.notifier();
         std::thread::Builder::new()
             .name("notifier".into())
             .spawn(move || serve(&notifier, &invalidations))?;
-        Ok(Self { session, mountpoint: mountpoint.to_owned() })
+        Ok(Self { session, shared, mountpoint: mountpoint.to_owned() })
     }
 
     /// Serves the kernel until it is unmounted.
@@ -67,7 +68,9 @@ impl Mounted {
     /// If the device fails.
     pub fn serve(self) -> io::Result<()> {
         read_ahead(&self.mountpoint);
-        self.session.run()
+        let ended = self.session.run();
+        self.shared.release_all();
+        ended
     }
 }
 

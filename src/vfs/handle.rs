@@ -68,6 +68,11 @@ impl Handles {
         self.directories.write().remove(&handle.0);
     }
 
+    /// Every open file.
+    pub fn all_files(&self) -> Vec<FileHandle> {
+        self.files.read().keys().copied().map(FileHandle).collect()
+    }
+
     /// Open files now.
     pub fn open_files(&self) -> usize {
         self.files.read().len()

@@ -74,6 +74,30 @@ fn acknowledged_bytes_survive() {
     }
 }
 
+/// The kernel tells of the end of a write after close has returned, and not at all once it is unmounted.
+#[test]
+fn what_was_closed_just_before_the_end_goes_home() {
+    for mode in BOTH {
+        let tiers = Tiers::with_directories();
+        let mut mount = Mount::of(&tiers).mode(mode).mount_key("drain_timeout = \"20s\"").start();
+        fs::create_dir(mount.path("blob")).expect("mkdir");
+        for round in 0..5 {
+            let names: Vec<_> = (0..20).map(|i| format!("blob/{round}-{i}")).collect();
+            let open: Vec<_> =
+                names.iter().map(|name| File::create(mount.path(name)).expect("create")).collect();
+            for mut file in &open {
+                file.write_all(b"text").expect("a write");
+            }
+            drop(open);
+            assert!(mount.terminate().success(), "{}", mount.log());
+            for name in &names {
+                assert_eq!(tiers.expect_blob(name), b"text", "{name}");
+            }
+            mount.remount();
+        }
+    }
+}
+
 #[test]
 fn unmount_drains() {
     for end in [Mount::unmount, Mount::terminate] {
