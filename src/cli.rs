@@ -13,8 +13,10 @@ mod failure;
 pub mod flush;
 pub mod fsck;
 pub mod generate;
+mod helper;
 pub mod log;
 pub mod mount;
+pub mod notify;
 pub mod options;
 pub mod path;
 pub mod paths;
@@ -26,6 +28,7 @@ pub mod say;
 pub mod text;
 pub mod tier;
 pub mod unmount;
+mod utab;
 pub mod warm;
 
 pub use exit::Exit;
@@ -33,18 +36,26 @@ pub use exit::Exit;
 use args::{Cli, Command, ConfigArgs};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
-use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// `tierfs`, with this process's arguments.
 #[must_use]
 pub fn main() -> ExitCode {
-    match Cli::try_parse_from(arguments(std::env::args_os())) {
+    let called = helper::read(std::env::args_os());
+    if called.is_rehearsal {
+        return Exit::Done.into();
+    }
+    match Cli::try_parse_from(called.arguments) {
+        Ok(cli) if called.is_helper => end(helper::run(cli.command, run)),
         Ok(cli) => end(run(cli.command)),
         Err(error) => {
-            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            let exit = match (error.use_stderr(), called.is_helper) {
+                (true, false) => Exit::Usage,
+                // That is a wrong call to mount(8).
+                (true, true) => Exit::Failed,
+                (false, _) => Exit::Done,
+            };
             if let Err(error) = error.print() {
                 tracing::debug!(%error, "nobody reads the usage");
             }
@@ -68,6 +79,7 @@ fn end(result: Result<(), Failure>) -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Mount(args) => mount::run(args),
+        Command::Unmount(args) if args.lazy => unmount::run_lazily(&args.mountpoint),
         Command::Unmount(args) => unmount::run(&args.mountpoint, args.timeout),
         Command::Check(args) => check::run(&args),
         Command::Config(args) => config(args),
@@ -96,45 +108,5 @@ fn config(args: ConfigArgs) -> Result<(), Failure> {
         Ok(exit) => Err(Failure { exit, message: String::new() }),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::failed(format!("standard output: {error}"))),
-    }
-}
-
-/// `mount.tierfs` and `umount.tierfs`, as mount(8) and umount(8) call them, are `tierfs mount` and
-/// `tierfs unmount`; what those pass on of their own is left out.
-fn arguments(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut given = given.into_iter();
-    let program = given.next().unwrap_or_default();
-    let name = Path::new(&program).file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let command = match name {
-        "mount.tierfs" | "mount.fuse.tierfs" => "mount",
-        "umount.tierfs" | "umount.fuse.tierfs" => "unmount",
-        _ => return std::iter::once(program).chain(given).collect(),
-    };
-    let mut kept: Vec<OsString> = vec!["tierfs".into(), command.into()];
-    while let Some(argument) = given.next() {
-        match argument.to_str() {
-            Some("-t" | "-N") => drop(given.next()),
-            Some("-s" | "-n" | "-v" | "-r") => {}
-            Some("-f" | "-l") if command == "unmount" => {}
-            _ => kept.push(argument),
-        }
-    }
-    kept
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn seen(line: &str) -> String {
-        let arguments = arguments(line.split(' ').map(OsString::from));
-        arguments.iter().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn helpers_of_mount_are_commands() {
-        assert_eq!(seen("/sbin/mount.tierfs c.toml /m -v -o rw,uid=5"), "tierfs mount c.toml /m -o rw,uid=5");
-        assert_eq!(seen("umount.tierfs /m -t fuse.tierfs -n"), "tierfs unmount /m");
-        assert_eq!(seen("./tierfs flush -0"), "./tierfs flush -0");
     }
 }

@@ -48,6 +48,8 @@ pub struct MountRequest {
     pub on_note: Box<dyn FnMut(&str) + Send>,
     /// Called once, when the mount answers; hears the I/O mode and why, in a few words.
     pub on_ready: Box<dyn FnOnce(&str) + Send>,
+    /// Called once, when it is unmounted; hears how long what is left may take to get home.
+    pub on_end: Box<dyn FnOnce(std::time::Duration) + Send>,
 }
 
 impl std::fmt::Debug for MountRequest {

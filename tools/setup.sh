@@ -95,6 +95,15 @@ need_testers() {
   done
 }
 
+# Packs the Debian package.
+need_cargo_deb() {
+  local version=3.8.0
+  [ "$(cat target/tools/.cargo-deb 2>/dev/null)" = "$version" ] && return 0
+  say "installing cargo-deb $version into target/tools"
+  cargo install -q --root target/tools --locked "cargo-deb@$version" </dev/null >&2 || die "cargo could not install cargo-deb"
+  printf '%s' "$version" >target/tools/.cargo-deb
+}
+
 setup_build() { need_rust; need_apt gcc=gcc; }
 setup_demo() { setup_build; need_apt fusermount3=fuse3; need_fuse; }
 setup_test() { setup_demo; need_apt git=git bindfs=bindfs man=man-db; need_azurite; need_nextest; }
@@ -102,6 +111,6 @@ setup_soak() { setup_test; need_apt python3=python3; need_testers; }
 setup_full() {
   setup_soak
   need_apt sqlite3=sqlite3 rsync=rsync vim=vim make=make perl=perl tar=tar cmp=diffutils fio=fio stress-ng=stress-ng
-  need_python; need_model
+  need_python; need_model; need_cargo_deb
 }
 setup_bench() { setup_demo; need_apt mergerfs=mergerfs; }

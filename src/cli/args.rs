@@ -145,6 +145,9 @@ pub struct UnmountArgs {
     /// Wait at most this long, then exit 4 and keep everything for the next mount [default: drain_timeout of the config]
     #[arg(long, value_name = "DURATION", value_parser = config::duration)]
     pub timeout: Option<Duration>,
+    /// Take it away at once, in use or not; what is open stays open, and the daemon commits the rest in the background
+    #[arg(long, conflicts_with = "timeout")]
+    pub lazy: bool,
 }
 
 /// `tierfs check`

@@ -16,6 +16,8 @@ pub enum Exit {
     NotMounted = 3,
     /// Timed out; what was begun goes on.
     TimedOut = 4,
+    /// For mount(8) and umount(8): it failed.
+    Mount = 32,
 }
 
 impl From<Exit> for ExitCode {

@@ -39,6 +39,22 @@ pub fn run(point: &Path, timeout: Option<Duration>) -> Result<(), Failure> {
     }
 }
 
+/// Takes `point` away at once; the daemon, if it lives, drains by itself.
+///
+/// # Errors
+/// [`Failure`].
+pub fn run_lazily(point: &Path) -> Result<(), Failure> {
+    match find(point)? {
+        Found::Dead(point) => take_away(&point),
+        Found::Living(target) => {
+            let point = &target.mount.point;
+            detach(point, Manner::Lazy).map_err(said)?;
+            say::out(format_args!("{}: unmounted; its daemon commits what is left", point.display()));
+            Ok(())
+        }
+    }
+}
+
 enum Found {
     Living(Box<Target>),
     Dead(PathBuf),
@@ -121,8 +137,8 @@ fn with_daemon(point: &Path, mut client: Client, timeout: Option<Duration>) -> R
 
 fn stays(point: &Path, drained: &Drained) -> Failure {
     Failure::timed_out(format!(
-        "{0}: {1}; it stays mounted and goes on. Again later: tierfs unmount {0}. At once: umount {0} (what is \
-         left stays safe on the stage for the next mount)",
+        "{0}: {1}; it stays mounted and goes on. Again later: tierfs unmount {0}. At once: tierfs unmount --lazy {0} (what is \
+         left then goes on in the background, or stays safe on the stage for the next mount)",
         point.display(),
         progress::not_done(drained)
     ))

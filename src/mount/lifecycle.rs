@@ -61,7 +61,7 @@ fn serve(runtime: &Runtime, mut request: MountRequest) -> std::result::Result<()
     let session = session_thread(mounted).map_err(MountError::Start)?;
     live.enter(Phase::Serving);
     (request.on_ready)(&mode);
-    runtime.block_on(until_the_end(live, server, session, drain_timeout))
+    runtime.block_on(until_the_end(live, server, session, (drain_timeout, request.on_end)))
 }
 
 /// Serves the kernel on a thread of its own; answers when it is unmounted.
@@ -78,7 +78,7 @@ async fn until_the_end(
     live: Arc<Live>,
     server: Server,
     mut session: oneshot::Receiver<std::io::Result<()>>,
-    drain_timeout: Duration,
+    (drain_timeout, on_end): (Duration, Box<dyn FnOnce(Duration) + Send>),
 ) -> std::result::Result<(), MountError> {
     let mut signals = Signals::new().map_err(MountError::Start)?;
     let mut broken = None;
@@ -90,6 +90,7 @@ async fn until_the_end(
         }
     }
     live.enter(Phase::Draining);
+    on_end(drain_timeout);
     let drained = tokio::select! {
         drained = drain(&live, drain_timeout) => drained,
         () = signals.next() => live.what_is_left("told to end at once"),

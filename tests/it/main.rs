@@ -10,6 +10,7 @@ mod hits;
 mod model;
 mod mounted;
 mod mover;
+mod packaging;
 mod promises;
 mod repair;
 mod rig;

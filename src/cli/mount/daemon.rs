@@ -6,12 +6,20 @@ use crate::cli::args::Ground;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::log;
+use crate::cli::notify::Notify;
 use crate::cli::say;
 use crate::config::Config;
 use crate::error::Kind;
 use crate::mount::{self, MountError, MountRequest};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// What a service manager is asked for while a start takes time: a long recovery is no failure.
+const START_PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// What an end may take besides its drain.
+const END_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is logged where `TIERFS_LOG` says nothing.
 const LEVEL: &str = "info";
@@ -20,13 +28,22 @@ const LEVEL: &str = "info";
 pub(super) fn in_foreground(order: Order, config: Config) -> Result<(), Failure> {
     start_log(&order, Ground::Foreground)?;
     let point = order.mountpoint.display().to_string();
+    let manager = Arc::new(Notify::of_process());
+    let (noting, ending) = (manager.clone(), manager.clone());
     mount::run(MountRequest {
         config,
         config_path: order.config,
         mountpoint: order.mountpoint,
         options: order.options,
-        on_note: Box::new(|note| say::note(note)),
-        on_ready: Box::new(move |how| say::err(format_args!("{point}: mounted, {how}"))),
+        on_note: Box::new(move |note| {
+            say::note(note);
+            noting.note(note, START_PATIENCE);
+        }),
+        on_ready: Box::new(move |how| {
+            say::err(format_args!("{point}: mounted, {how}"));
+            manager.ready(how);
+        }),
+        on_end: Box::new(move |patience| ending.stopping(patience + END_PATIENCE)),
     })
     .map_err(|error| failure(&error))
 }
@@ -67,6 +84,7 @@ fn serve(order: Order, herald: Arc<Mutex<Option<Herald>>>) -> Result<(), Failure
                 herald.ok(how);
             }
         }),
+        on_end: Box::new(|_| {}),
     });
     ended.map_err(|error| {
         tracing::error!(%error, "the mount ended");

@@ -1,0 +1,6 @@
+//! What is shipped, installed and run as users do it.
+
+mod deb;
+mod examples;
+mod root;
+mod vm;
