@@ -51,7 +51,15 @@ impl Mount {
 /// Whether `path` is a mount point whose daemon is gone (`ENOTCONN`).
 #[must_use]
 pub fn is_dead(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
+    let is_gone = |error: io::Error| error.raw_os_error() == Some(libc::ENOTCONN);
+    match std::fs::symlink_metadata(path) {
+        Err(error) => is_gone(error),
+        // The kernel may still believe what the daemon last said of its root; of its room it believes nothing.
+        Ok(metadata) if metadata.is_dir() => {
+            rustix::fs::statfs(path).is_err_and(|error| is_gone(error.into()))
+        }
+        Ok(_) => false,
+    }
 }
 
 /// All mounts, oldest first.

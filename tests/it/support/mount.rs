@@ -318,7 +318,8 @@ impl Mount {
             match wait::for_mount(&self.mountpoint, &pidfd).expect("mountinfo") {
                 // Between the two the bare directory answers too.
                 Mounted::Yes => {
-                    let answers = fs::metadata(&self.mountpoint).is_ok();
+                    // What the kernel remembers of a dead mount's root would do for a stat.
+                    let answers = rustix::fs::statfs(&self.mountpoint).is_ok();
                     answers && wait::is_mounted(&self.mountpoint) || has_ended(&pidfd)
                 }
                 Mounted::ProcessEnded | Mounted::InVain => true,
