@@ -354,6 +354,14 @@ impl Content {
     pub fn of(attr: &Attr) -> Self {
         Self { size: attr.size, blocks: attr.blocks, mtime: attr.mtime, ctime: attr.ctime }
     }
+
+    /// Whether nobody has written in between. Blocks are counted anew when the file system gets to them.
+    #[must_use]
+    pub fn is_still(&self, before: Option<&Self>) -> bool {
+        before.is_some_and(|before| {
+            (self.size, self.mtime, self.ctime) == (before.size, before.mtime, before.ctime)
+        })
+    }
 }
 
 /// What a look at a tier found, to be merged into the tables.

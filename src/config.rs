@@ -105,6 +105,8 @@ impl Config {
             promote: rule.promote,
             revalidate: rule.revalidate,
             settle: rule.settle,
+            write: rule.write,
+            fsync: rule.fsync,
             order: rule.order,
             order_by: rule.order_by.clone(),
             hold: rule.hold.clone(),

@@ -8,6 +8,7 @@
 //!
 //! Knows policy, the catalog, tiers and the stores of `data`; must not know vfs, FUSE or commands.
 
+mod awaited;
 mod context;
 mod engine;
 mod evict;
@@ -22,8 +23,9 @@ mod room;
 mod status;
 mod stores;
 
-pub use context::{Invalidate, IsOpen, Lost, WhileNames, WhileUnwritten};
 pub use evict::{HotPlan, Leaving};
+pub use awaited::Committer;
+pub use context::{Invalidate, IsOpen, Lost, Preserve, SettleClosed, WhileNames, WhileUnwritten};
 pub use flush::{FlushReport, FlushScope, Named, Progress};
 pub use handle::MoverHandle;
 pub use listing::{Queued, Stand, What};
@@ -66,6 +68,10 @@ pub struct MoverParts {
     pub is_open: IsOpen,
     /// Runs something local while no program opens the file or ends writing to it.
     pub while_unwritten: WhileUnwritten,
+    /// Lets a file that is closed, and still open or mapped, be committed as it was closed; false if it is no such file.
+    pub preserve: Preserve,
+    /// Looks at files that are closed and were not yet seen to be closed for good; answers how many are left.
+    pub settle_closed: SettleClosed,
     /// Runs something local while no rename is under way on the tier.
     pub while_names_stand: WhileNames,
     /// Runs something local that moves native names on the tier and their rows while nobody compares the two.

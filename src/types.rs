@@ -1,10 +1,12 @@
 //! The words every module shares: ids, keys, kinds, attributes. Knows std only.
 
 mod attr;
+mod awaited;
 pub mod blob;
 mod key;
 
 pub use attr::{Attr, AttrChange, Attrs, FileKind, TimeChange, Timestamp};
+pub use awaited::Awaited;
 pub use key::{Key, KeyError, name_is_valid};
 
 use std::fmt;
@@ -33,6 +35,12 @@ impl Generation {
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
+    }
+
+    /// The one before it; of the first, none, which is 0.
+    #[must_use]
+    pub fn before(self) -> Self {
+        Self(self.0.saturating_sub(1))
     }
 }
 

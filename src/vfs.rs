@@ -31,6 +31,7 @@ mod open;
 mod open_file;
 mod place;
 mod preserve;
+mod publish;
 mod refresh;
 mod remove;
 mod rename;
@@ -66,6 +67,7 @@ pub use handle::FileHandle;
 pub use io::ReadAnswer;
 pub use open::{Close, Opened, Released};
 pub use open_file::OpenFileId;
+pub use publish::{AtHome, Pending};
 pub use room::{Cause, Making, Waiter, Waiters, Wanted};
 pub use settle::Settled;
 pub use warm::Warming;
@@ -149,6 +151,8 @@ pub struct Parts {
     pub sweepers: Vec<String>,
     /// How room for new bytes is made.
     pub room: Making,
+    /// Waits for commits.
+    pub at_home: AtHome,
     /// Facts that `user.tierfs.*` of the root answers: control socket, and the status as JSON.
     pub facts: Arc<dyn Facts>,
 }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(super) use inodes::InodeFilter;
 pub(super) use places::PlaceRow;
 pub(super) use replicas::ReplicaRow;
-pub(super) use steps::{Order, Why};
+pub(super) use steps::{Order, ReconcileStep, Why};
 pub(super) use young::{Young, YoungFile};
 
 /// Cached places and native places; one is about 150 bytes.

@@ -10,7 +10,7 @@ pub use mount::{Catalog, MountConfig};
 pub use overlap::{Overlap, overlap};
 pub use rule::RuleConfig;
 #[cfg(test)]
-pub(super) use rule::{CONFLICTS, ORDERS, PROMOTES};
+pub(super) use rule::{CONFLICTS, FSYNCS, ORDERS, PROMOTES, WRITES};
 pub use tier::{BlobConfig, DirectoryConfig, Storage, TierConfig, TierKind};
 
 use super::expand::Environment;

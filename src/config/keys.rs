@@ -185,6 +185,10 @@ pub(super) const KINDS: &[&str] = &["lustre", "azure-files", "local", "blob"];
 pub(super) const AUTHS: &[&str] = &["auto", "msi", "workload", "spn", "sas", "key", "cli"];
 /// The access tiers that blobs can be read from at once.
 pub(super) const ACCESS_TIERS: &[&str] = &["hot", "cool", "cold"];
+/// What close waits for.
+pub(super) const WRITES: &[&str] = &["back", "through"];
+/// What fsync waits for.
+pub(super) const FSYNCS: &[&str] = &["stage", "home"];
 /// Which commits keep their order.
 pub(super) const ORDERS: &[&str] = &["strict", "barrier", "none"];
 /// What becomes of both versions of a conflict.
@@ -257,7 +261,11 @@ pub const KEYS: &[KeyInfo] = &[
         "when a file that is read from afar gets a hot copy: `heat` while there is room, then only if it is read clearly more often than what leaves for it; `on-read` in place of whatever is worth least"),
     key(Rule, "keep_hot", All, Unit::Group, None,
         "groups are directories: of each parent the newest `last`, by their last commit, keep their hot copies above the high water; those of older ones leave first"),
-    key(Rule, "order", All, Unit::Words(ORDERS), Text("strict"),
+    key(Rule, "write", All, Unit::Words(WRITES), Text("back"),
+        "what close waits for at a blob home: the stage (the upload comes later), or \"through\": the commit, whose errors it returns"),
+    key(Rule, "fsync", All, Unit::Words(FSYNCS), Text("stage"),
+        "what fsync waits for at a blob home: the disk of the stage, or \"home\": the commit, whose errors it returns; fsync of a directory waits for what was renamed, made and removed in it"),
+    key(Rule, "order", All, Unit::Words(ORDERS), Depends("strict; with write = \"through\" none"),
         "which commits keep the order in which files were closed: all; \"barrier\": new names go in parallel, and overwrites, renames and deletes wait for all before them and hold all after them; or none but those of one file and one name"),
     key(Rule, "order_by", All, Unit::Glob, None,
         "directories whose files keep an order of their own, like `\"checkpoints/*\"` for one a run; without it all files of the rule keep one"),

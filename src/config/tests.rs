@@ -1,7 +1,7 @@
 //! Whole configs: what is understood, and what is said about mistakes.
 
 use super::*;
-use crate::policy::placement::Promote;
+use crate::policy::placement::{Fsync, Order, Promote, Write};
 use crate::types::Key;
 use crate::types::blob::{AccessTier, Auth};
 use std::time::Duration;
@@ -124,6 +124,8 @@ fn words_of_the_table_are_the_words_understood() {
     assert_eq!(Auth::WORDS.map(|(word, _)| word), keys::AUTHS);
     assert_eq!(AccessTier::WORDS.map(|(word, _)| word), keys::ACCESS_TIERS);
     assert_eq!(checked::PROMOTES.map(|(word, _)| word), keys::PROMOTES);
+    assert_eq!(checked::WRITES.map(|(word, _)| word), keys::WRITES);
+    assert_eq!(checked::FSYNCS.map(|(word, _)| word), keys::FSYNCS);
     assert_eq!(checked::ORDERS.map(|(word, _)| word), keys::ORDERS);
     assert_eq!(checked::CONFLICTS.map(|(word, _)| word), keys::CONFLICTS);
 }
@@ -151,6 +153,30 @@ fn a_blob_tier_has_knobs() {
         &small("", "auth = \"sas\"\nresource_id = \"/r\"", ""),
         "`resource_id` is not used with this `auth`",
     );
+}
+
+#[test]
+fn a_rule_says_what_close_and_fsync_wait_for() {
+    let rule = |lines: &str| parse(&small("", "", lines)).unwrap().0.rules[0].clone();
+    let back = rule("");
+    assert_eq!((back.write, back.fsync, back.order), (Write::Back, Fsync::Stage, Order::Strict));
+    assert!(!back.hold.is_empty());
+    let home = rule("fsync = \"home\"\nhold = \"**/*.part\"");
+    assert_eq!((home.write, home.fsync, home.hold.len()), (Write::Back, Fsync::Home, 1));
+    let through = rule("write = \"through\"");
+    assert_eq!((through.write, through.order, through.hold), (Write::Through, Order::None, Vec::new()));
+    assert_eq!(rule("write = \"through\"\norder = \"strict\"").order, Order::Strict);
+    let (config, _) = parse(&small("", "", "write = \"through\"\nfsync = \"home\"")).unwrap();
+    assert_eq!(parse(&config.show().to_string()).unwrap().0.rules, config.rules);
+    assert_said(&small("", "", "write = \"around\""), "write \"back\" or \"through\"");
+    assert_said(
+        &small("", "", "write = \"through\"\nhold = \"**/*.tmp\""),
+        "hold contradicts write = \"through\"",
+    );
+    for line in ["write = \"through\"", "fsync = \"home\""] {
+        let in_place = small("", "", "") + line + "\n";
+        assert_said(&in_place, "is not used: files at home on disk are written in place; remove it");
+    }
 }
 
 #[test]

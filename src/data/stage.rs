@@ -270,12 +270,14 @@ impl StageStore {
         Ok(cloned)
     }
 
-    /// Makes the bytes of the `.copy` of `name` durable.
+    /// Makes the `.copy` of `name` as old as `from` is, and durable.
     ///
     /// # Errors
-    /// As fsync(2).
-    pub fn sync_copy(&self, name: &[u8]) -> Result<()> {
-        Ok(self.local()?.files()?.open(&self.copy_path(name)?, Access::Read)?.sync_all()?)
+    /// As utimensat(2) and fsync(2).
+    pub fn seal_copy(&self, name: &[u8], from: &File) -> Result<()> {
+        let copy = self.local()?.files()?.open(&self.copy_path(name)?, Access::ReadWrite)?;
+        copy.set_modified(from.metadata()?.modified()?)?;
+        Ok(copy.sync_all()?)
     }
 
     /// Copies all that `reader` reads to the `.copy` of `name`.

@@ -5,7 +5,9 @@ use super::convert::{caller as caller_of, errno};
 use super::interrupt;
 use crate::error::{Error, Kind, Result};
 use crate::types::Ino;
-use crate::vfs::{Caller, FileHandle, OpenFileId, Patience, Reader, Settled, Vfs, Wait, Waiter, Wanted};
+use crate::vfs::{
+    Caller, FileHandle, OpenFileId, Patience, Pending, Reader, Settled, Vfs, Wait, Waiter, Wanted,
+};
 use bytes::Bytes;
 use fuser::{
     BackingId, Errno, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
@@ -152,6 +154,24 @@ impl Shared {
         self.runtime.spawn_blocking(move || shared.finish(reply, call(&shared.vfs, &caller), answer));
     }
 
+    /// Answers when what is pending is at home. Whoever waits has no thread, and is answered when interrupted.
+    pub fn at_home(&self, pid: u32, reply: ReplyEmpty, pending: Pending) {
+        let Some((awaited, patience)) = pending else { return reply.ok() };
+        let at_home = self.vfs.at_home(awaited, patience);
+        self.runtime.spawn(async move {
+            let result = tokio::select! {
+                result = at_home => result,
+                () = interrupt::interrupted(pid) => {
+                    Err(Error::new(Kind::Interrupted, "a signal came before the bytes were at home"))
+                }
+            };
+            match result {
+                Ok(()) => reply.ok(),
+                Err(error) => refuse(reply, &error),
+            }
+        });
+    }
+
     /// Ends the write of a closed file, now or when its last mapping is gone.
     pub fn settle(&self, ino: Ino) {
         if self.vfs.settle(ino) == Settled::Done {
@@ -274,12 +294,9 @@ impl InRoom {
     }
 
     async fn pause(&self) -> Result<()> {
-        tokio::time::sleep(interrupt::LOOK_EVERY).await;
-        let pid = self.pid;
-        let interrupted = tokio::task::spawn_blocking(move || interrupt::is_interrupted(pid)).await;
-        match interrupted {
-            Ok(false) => Ok(()),
-            _ => Err(Error::new(Kind::Interrupted, "a signal came while the open waited for room")),
+        match interrupt::look_later(self.pid).await {
+            false => Ok(()),
+            true => Err(Error::new(Kind::Interrupted, "a signal came while the open waited for room")),
         }
     }
 

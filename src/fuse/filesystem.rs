@@ -411,7 +411,13 @@ impl fuser::Filesystem for Mount {
     }
 
     fn flush(&self, request: &Request, _ino: INodeNo, fh: FileHandle, _lock: LockOwner, reply: ReplyEmpty) {
-        self.0.act(request, reply, move |vfs, caller| vfs.flush(caller, handle(fh)), done);
+        let pid = request.pid();
+        self.0.act(
+            request,
+            reply,
+            move |vfs, caller| vfs.flush(caller, handle(fh)),
+            move |shared, reply, pending| shared.at_home(pid, reply, pending),
+        );
     }
 
     fn release(
@@ -440,7 +446,13 @@ impl fuser::Filesystem for Mount {
     }
 
     fn fsync(&self, request: &Request, _ino: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        self.0.run_apart(request, reply, move |vfs, _| vfs.fsync(handle(fh)), done);
+        let pid = request.pid();
+        self.0.run_apart(
+            request,
+            reply,
+            move |vfs, _| vfs.fsync(handle(fh)),
+            move |shared, reply, pending| shared.at_home(pid, reply, pending),
+        );
     }
 
     fn opendir(&self, request: &Request, number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -516,7 +528,13 @@ impl fuser::Filesystem for Mount {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.run_apart(request, reply, move |vfs, _| vfs.fsync_directory(ino(number)), done);
+        let pid = request.pid();
+        self.0.run_apart(
+            request,
+            reply,
+            move |vfs, _| vfs.fsync_directory(ino(number)),
+            move |shared, reply, pending| shared.at_home(pid, reply, pending),
+        );
     }
 
     fn statfs(&self, request: &Request, number: INodeNo, reply: ReplyStatfs) {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 /// How often to ask.
-pub const LOOK_EVERY: Duration = Duration::from_millis(200);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Signals that only stop or continue a process: none of them is a reason to fail its call.
 const STOPS: u64 =
@@ -16,8 +16,20 @@ const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
+/// Ends when the thread `pid` has a signal to take.
+pub async fn interrupted(pid: u32) {
+    while !look_later(pid).await {}
+}
+
+/// Whether it has one, after a while.
+pub async fn look_later(pid: u32) -> bool {
+    tokio::time::sleep(LOOK_EVERY).await;
+    // Nobody can be asked any more when the daemon ends.
+    tokio::task::spawn_blocking(move || is_interrupted(pid)).await.unwrap_or(true)
+}
+
 /// Whether the thread `pid` has a signal to take. One that can't be seen from here has none.
-pub fn is_interrupted(pid: u32) -> bool {
+fn is_interrupted(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
     status.is_ok_and(|status| has_signal(&status))
 }

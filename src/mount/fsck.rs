@@ -199,6 +199,8 @@ impl<'a> Bench<'a> {
                 act();
                 true
             }),
+            preserve: Arc::new(|_| Ok(false)),
+            settle_closed: Arc::new(|| 0),
             while_names_stand: Arc::new(|_, act| act()),
             while_names_move: Arc::new(|_, act| act()),
             host: self.host.clone(),

@@ -11,11 +11,11 @@ use crate::error::{Error, Kind, Result};
 use crate::fuse::Notifications;
 use crate::heat::Heat;
 use crate::host;
-use crate::mover::{Mover, MoverHandle, MoverParts, Recovered, RoomMaker, Stores};
+use crate::mover::{Committer, Mover, MoverHandle, MoverParts, Recovered, RoomMaker, Stores};
 use crate::policy::placement::Rules;
 use crate::tier::Writing;
 use crate::types::{Invalidation, TierId};
-use crate::vfs::{Facts, IoMode, Making, Parts, Vfs};
+use crate::vfs::{AtHome, Facts, IoMode, Making, Parts, Vfs};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt;
@@ -100,6 +100,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
     let room_maker: Arc<OnceLock<RoomMaker>> = Arc::default();
     let heat = Arc::new(Heat::new(clock.clone()));
     make_room_for_copies(&hots, &room_maker);
+    let committer: Arc<OnceLock<Committer>> = Arc::default();
     let vfs = Arc::new(Vfs::new(Parts {
         catalog: catalog.clone(),
         tiers: tiers.clone(),
@@ -121,10 +122,12 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
             .unwrap_or(BLOB_SIZE),
         sweepers: config.mount.sweepers.clone(),
         room: room_making(config, &built, room_maker.clone()),
+        at_home: waiting(committer.clone()),
         facts: facts.clone(),
     }));
     let (opened, written) = (vfs.clone(), vfs.clone());
     let (renamed, moving) = (vfs.clone(), vfs.clone());
+    let (closed, settling) = (vfs.clone(), vfs.clone());
     let (mover, recovered) = Mover::start(MoverParts {
         catalog: catalog.clone(),
         tiers: tiers.iter().map(|(id, tier)| (id, tier.clone())).collect(),
@@ -140,6 +143,8 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         invalidate,
         is_open: Arc::new(move |ino| opened.is_open(ino)),
         while_unwritten: Arc::new(move |ino, act| written.while_unwritten(ino, act)),
+        preserve: Arc::new(move |ino| closed.preserve_closed(ino)),
+        settle_closed: Arc::new(move || settling.settle_closed()),
         while_names_stand: Arc::new(move |tier, act| renamed.while_names_stand(tier, act)),
         while_names_move: Arc::new(move |tier, act| moving.while_names_move(tier, act)),
         host: host_name(),
@@ -150,6 +155,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
     .await?;
     // Set once, here.
     let _ = room_maker.set(mover.room_maker());
+    let _ = committer.set(mover.committer());
     tell_recovered(recovered, &mut request.on_note);
     Ok(Assembled { catalog, clock, built, streams, vfs, mover, mode_reason, facts, rules, stages, hots })
 }
@@ -175,6 +181,19 @@ fn make_room_for_copies(hots: &HashMap<TierId, Arc<HotStore>>, mover: &Arc<OnceL
             }
         }));
     }
+}
+
+/// Before the mover runs nobody waits for it.
+fn waiting(committer: Arc<OnceLock<Committer>>) -> AtHome {
+    Arc::new(move |awaited, patience| {
+        let committer = committer.get().cloned();
+        Box::pin(async move {
+            match committer {
+                Some(committer) => committer.at_home(awaited, patience).await,
+                None => Ok(()),
+            }
+        })
+    })
 }
 
 struct NoStatus;

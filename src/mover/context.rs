@@ -29,6 +29,12 @@ pub type IsOpen = Arc<dyn Fn(Ino) -> bool + Send + Sync>;
 /// Runs the act while no program can open the inode or end writing to it; false, without running it, if one writes to it now.
 pub type WhileUnwritten = Arc<dyn Fn(Ino, &mut dyn FnMut()) -> bool + Send + Sync>;
 
+/// Lets a file that is closed, and still open or mapped, be committed as it was closed; false if it is no such file, or has changed.
+pub type Preserve = Arc<dyn Fn(Ino) -> Result<bool> + Send + Sync>;
+
+/// Looks at files that are closed and were not yet seen to be closed for good, because a mapping may go on writing; answers how many are left.
+pub type SettleClosed = Arc<dyn Fn() -> usize + Send + Sync>;
+
 /// Runs the act while native names on the tier and their rows stand still, or while only the act moves them.
 pub type WhileNames = Arc<dyn Fn(TierId, &mut dyn FnMut()) + Send + Sync>;
 
@@ -47,6 +53,8 @@ pub(crate) struct Context {
     pub(crate) invalidate: Invalidate,
     pub(crate) is_open: IsOpen,
     while_unwritten: WhileUnwritten,
+    pub(crate) preserve: Preserve,
+    pub(crate) settle_closed: SettleClosed,
     while_names_stand: WhileNames,
     while_names_move: WhileNames,
     pub(crate) host: String,
@@ -65,6 +73,8 @@ pub(crate) struct Context {
     pub(crate) sealed: Mutex<HashMap<Ino, (Generation, Version)>>,
     /// Files whose names are held no longer, because somebody waits for them.
     pub(crate) released: Mutex<HashSet<Ino>>,
+    /// Files that somebody waits for, so that they are committed as they were closed though they are open.
+    pub(crate) wanted: Mutex<HashSet<Ino>>,
     /// Bytes that were sent ahead of the turn of their step.
     pub(crate) sent: Mutex<HashMap<Seq, Sent>>,
     /// Files whose newest bytes are gone from their stage.
@@ -108,6 +118,8 @@ impl Context {
             invalidate: parts.invalidate,
             is_open: parts.is_open,
             while_unwritten: parts.while_unwritten,
+            preserve: parts.preserve,
+            settle_closed: parts.settle_closed,
             while_names_stand: parts.while_names_stand,
             while_names_move: parts.while_names_move,
             host: parts.host,
@@ -120,6 +132,7 @@ impl Context {
             mapped: Mutex::default(),
             sealed: Mutex::default(),
             released: Mutex::default(),
+            wanted: Mutex::default(),
             sent: Mutex::default(),
             lost: Mutex::default(),
             described_moves: AtomicU64::new(0),

@@ -6,7 +6,7 @@ use crate::error::{Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::jobs;
 use crate::mover::queue::Queue;
-use crate::policy::placement::Order;
+use crate::policy::placement::{Order, Rules};
 use crate::types::{Ino, Key, Seq};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
@@ -20,6 +20,8 @@ pub enum FlushScope {
     Inodes(Vec<Ino>),
     /// These files and directories with everything below.
     Under(Vec<Ino>),
+    /// The names in this directory, with what is closed under them.
+    In(Ino),
     /// The same by their paths, with what their homes still have under those.
     Named(Vec<Named>),
 }
@@ -74,6 +76,8 @@ pub(crate) struct Targets {
     pub(crate) open: Vec<Ino>,
     /// Files without a step: never closed.
     pub(crate) unclosed: u64,
+    /// Files that are closed, and that somebody may still write to.
+    pub(crate) unsettled: usize,
 }
 
 /// Steps read from the catalog at a time.
@@ -92,7 +96,7 @@ pub(crate) fn close_inherited(context: &Context, scope: &FlushScope) -> Result<(
     super::jobs::tidy::look_at_mapped(context)?;
     super::jobs::chores::describe_moved(context)?;
     let named: Vec<Ino> = match scope {
-        FlushScope::All => return Ok(()),
+        FlushScope::All | FlushScope::In(_) => return Ok(()),
         FlushScope::Inodes(inodes) | FlushScope::Under(inodes) => inodes.clone(),
         FlushScope::Named(named) => named.iter().filter_map(|named| named.ino).collect(),
     };
@@ -115,12 +119,16 @@ pub(crate) enum Hold {
 pub(crate) fn targets(context: &Context, asked: &FlushScope, hold: Hold) -> Result<Targets> {
     let scope = Scope::new(asked);
     let rules = context.rules();
+    let waits = hold == Hold::Ends || matches!(asked, FlushScope::In(_));
     let mut targets = Targets::default();
     each_step(context, |step| {
         if scope.covers(context, step)? {
             targets.domains.insert(step.domain.clone(), step.seq);
             if !scope.is_all() && rules.order(&step.domain) == Order::None {
                 targets.exact.entry(step.domain.clone()).or_default().insert(step.seq);
+            }
+            if waits && let StepKind::Reconcile(ino) = step.what {
+                want(context, ino)?;
             }
             if let Some(ino) = step.what.ino().filter(|_| hold == Hold::Ends)
                 && jobs::is_held(context, step)?
@@ -149,6 +157,14 @@ pub(crate) fn targets(context: &Context, asked: &FlushScope, hold: Hold) -> Resu
     Ok(targets)
 }
 
+/// What was closed of a file that is open is committed as it was closed.
+pub(crate) fn want(context: &Context, ino: Ino) -> Result<()> {
+    if found(context.catalog.inode(ino))?.is_some_and(|inode| inode.state == WriteState::ClosedOpen) {
+        context.wanted.lock().insert(ino);
+    }
+    Ok(())
+}
+
 /// Deletes in `asked` that are left when all it waited for is done: a step that moved a key has queued them behind everything.
 pub(crate) fn deletes(context: &Context, asked: &FlushScope) -> Result<Targets> {
     let scope = Scope::new(asked);
@@ -165,6 +181,15 @@ pub(crate) fn deletes(context: &Context, asked: &FlushScope) -> Result<Targets> 
 }
 
 impl Targets {
+    /// This step, with all before it in its order.
+    pub(crate) fn step(rules: &Rules, domain: String, seq: Seq) -> Self {
+        let exact = match rules.order(&domain) {
+            Order::None => BTreeMap::from([(domain.clone(), BTreeSet::from([seq]))]),
+            Order::Strict | Order::Barrier => BTreeMap::new(),
+        };
+        Self { domains: BTreeMap::from([(domain, seq)]), exact, ..Self::default() }
+    }
+
     /// Whether this step is waited for.
     pub(crate) fn include(&self, domain: &str, seq: Seq) -> bool {
         match self.exact.get(domain) {
@@ -254,6 +279,8 @@ enum Inodes {
     All,
     Themselves(HashSet<Ino>),
     Under(HashSet<Ino>),
+    /// The directory and the names in it.
+    In(Ino),
 }
 
 impl Scope {
@@ -263,6 +290,7 @@ impl Scope {
             FlushScope::Under(inodes) if inodes.contains(&Ino::ROOT) => Inodes::All,
             FlushScope::Inodes(inodes) => Inodes::Themselves(inodes.iter().copied().collect()),
             FlushScope::Under(inodes) => Inodes::Under(inodes.iter().copied().collect()),
+            FlushScope::In(dir) => Inodes::In(*dir),
             FlushScope::Named(named) => return Self::named(named),
         };
         Self { inodes, keys: Vec::new() }
@@ -299,6 +327,10 @@ impl Scope {
         let wanted = match &self.inodes {
             Inodes::All => return Ok(true),
             Inodes::Themselves(wanted) => return Ok(wanted.contains(&ino)),
+            Inodes::In(dir) => {
+                let names = || context.catalog.names(ino);
+                return Ok(ino == *dir || names()?.iter().any(|(parent, _)| parent == dir));
+            }
             Inodes::Under(wanted) => wanted,
         };
         if wanted.contains(&ino) {
@@ -326,6 +358,7 @@ impl Scope {
         let wanted = match &self.inodes {
             Inodes::All => return Ok(true),
             Inodes::Themselves(wanted) | Inodes::Under(wanted) => wanted,
+            Inodes::In(dir) => return Ok(place.ino == Some(*dir)),
         };
         match place.ino {
             Some(dir) => is_under(context, dir, wanted),

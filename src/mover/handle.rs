@@ -1,6 +1,7 @@
 //! The mover as others see it: flush, drain, status, stop.
 
 use crate::error::{Error, Kind, Result};
+use crate::mover::awaited::Committer;
 use crate::mover::context::Context;
 use crate::mover::engine::{Event, FlushRequest};
 use crate::mover::evict::{self, HotPlan};
@@ -18,6 +19,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// How often a flush looks again at a file that was named and seems open, before it says so.
 const CLOSE_PATIENCE: usize = 8;
+
+/// The same at files that are closed, while the kernel lets go of them or a program has them mapped.
+const MAPPED_PATIENCE: usize = 3;
 
 /// So often a flush looks for deletes that were queued by what it waited for.
 const DELETES_OF_DELETES: usize = 4;
@@ -63,8 +67,8 @@ impl MoverHandle {
     ) -> Result<FlushReport> {
         let scope = Arc::new(scope);
         let mut targets = self.targets(&scope).await?;
-        for _ in 0..CLOSE_PATIENCE {
-            if targets.unclosed == 0 {
+        for look in 0..CLOSE_PATIENCE {
+            if targets.unclosed == 0 && (targets.unsettled == 0 || look >= MAPPED_PATIENCE) {
                 break;
             }
             // The end of a write may be on its way from the kernel, or wait for the last mapping to be looked at.
@@ -122,7 +126,10 @@ impl MoverHandle {
         let scope = Arc::clone(scope);
         let look = move |context: &Context| {
             flush::close_inherited(context, &scope)?;
-            flush::targets(context, &scope, Hold::Ends)
+            let unsettled = (context.settle_closed)();
+            let mut targets = flush::targets(context, &scope, Hold::Ends)?;
+            targets.unsettled = unsettled;
+            Ok(targets)
         };
         self.context.blocking(look).await
     }
@@ -242,6 +249,12 @@ impl MoverHandle {
     #[must_use]
     pub fn room_maker(&self) -> RoomMaker {
         RoomMaker::new(&self.context, &self.events)
+    }
+
+    /// For those that wait for commits; does not keep the mover.
+    #[must_use]
+    pub fn committer(&self) -> Committer {
+        Committer::new(&self.context, &self.events)
     }
 
     /// Uses other rules from now on.

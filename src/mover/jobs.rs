@@ -25,7 +25,7 @@ use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::queue::{Item, Verdict, backoff, later};
 use crate::mover::status::{Counters, Trouble};
-use crate::types::Seq;
+use crate::types::{Seq, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(crate) enum Halt {
     Reopened,
     /// Things changed while it worked: look again.
     Again,
+    /// Nothing is to be done before this moment.
+    NotBefore(Timestamp),
 }
 
 impl<E: Into<Error>> From<E> for Halt {
@@ -133,11 +135,13 @@ async fn run_step(context: &Arc<Context>, item: &Item) -> Ended {
         Ok(bytes) => {
             if let Some(ino) = step.what.ino() {
                 context.released.lock().remove(&ino);
+                context.wanted.lock().remove(&ino);
             }
             Ended { bytes, ..Ended::new(item, Verdict::Done) }
         }
         Err(Halt::Open) => Ended::new(item, Verdict::Parked),
         Err(Halt::Reopened) => Ended::new(item, Verdict::Reopened),
+        Err(Halt::NotBefore(moment)) => Ended::new(item, Verdict::Retry(moment)),
         Err(Halt::Again) => Ended::new(item, Verdict::Retry(later(context.clock.wall(), AGAIN))),
         Err(Halt::Failed(error)) => failed(context, item, Some(&step), error),
     }
@@ -164,13 +168,13 @@ fn failed(context: &Context, item: &Item, step: Option<&Step>, error: Error) -> 
     let about = step.map_or_else(String::new, |step| about(context, step));
     let blocked = is_permanent(error.kind());
     let not_before = later(now, backoff(attempts, rand::random()));
-    let text = error.to_string();
+    let (text, kind) = (error.to_string(), error.kind());
     tracing::warn!(%about, domain = %item.domain, attempts, blocked, error = %text, "a step of the mover failed");
     Counters::add(&context.counters.retries, 1);
     if let Err(error) = context.catalog.fail_step(item.seq, &text, not_before, blocked) {
         tracing::error!(%error, "the failure of a step can't be remembered");
     }
-    let trouble = Trouble { seq: item.seq, domain: item.domain.clone(), about, error: text, at: now };
+    let trouble = Trouble { seq: item.seq, domain: item.domain.clone(), about, error: text, kind, at: now };
     let verdict = if blocked { Verdict::Blocked } else { Verdict::Retry(not_before) };
     Ended { trouble: Some(trouble), ..Ended::new(item, verdict) }
 }

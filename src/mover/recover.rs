@@ -52,7 +52,7 @@ pub(crate) async fn recover(context: &Arc<Context>) -> Result<Recovered> {
             Err(Halt::Failed(error)) => {
                 tracing::warn!(key = %row.key, %error, "the outcome of a commit is not known yet; the file's next try asks again");
             }
-            Err(Halt::Open | Halt::Reopened | Halt::Again) => {}
+            Err(Halt::Open | Halt::Reopened | Halt::Again | Halt::NotBefore(_)) => {}
         }
     }
     Ok(recovered)

@@ -1,6 +1,7 @@
 //! What the mover says of itself; cheap enough to ask at any time.
 
 use crate::catalog::Backlog;
+use crate::error::Kind;
 use crate::types::{Ino, Seq, Timestamp};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
@@ -65,6 +66,8 @@ pub struct Trouble {
     pub about: String,
     /// What the last try said.
     pub error: String,
+    /// What kind of failure that is.
+    pub kind: Kind,
     /// When.
     pub at: Timestamp,
 }

@@ -37,6 +37,26 @@ pub enum Order {
     None,
 }
 
+/// What close waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Write {
+    /// The stage.
+    #[default]
+    Back,
+    /// The commit at home.
+    Through,
+}
+
+/// What fsync waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fsync {
+    /// The stage.
+    #[default]
+    Stage,
+    /// The commit at home.
+    Home,
+}
+
 /// What becomes of a file that somebody else changed at its home while it was dirty here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conflict {
@@ -114,6 +134,10 @@ pub struct Rule {
     pub revalidate: Option<Duration>,
     /// How long after a close an upload waits for renames, rewrites and deletes.
     pub settle: Duration,
+    /// What close waits for.
+    pub write: Write,
+    /// What fsync waits for.
+    pub fsync: Fsync,
     /// Which commits keep their order.
     pub order: Order,
     /// Directories with an order domain of their own; what is in none of them is in the rule's.

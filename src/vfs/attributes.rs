@@ -122,7 +122,8 @@ impl Vfs {
         }
         let flags = libc::O_WRONLY | if size == 0 { libc::O_TRUNC } else { 0 };
         let opened = self.open(caller, ino, flags)?;
-        let truncated = self.truncate(opened.handle, size).and_then(|()| self.flush(caller, opened.handle));
+        let truncated =
+            self.truncate(opened.handle, size).and_then(|()| self.tell_close(caller, opened.handle));
         self.release(&caller.patient(), opened.handle)?;
         truncated
     }

@@ -2,7 +2,7 @@
 
 use super::handle::FileHandle;
 use super::open_file::{Bytes, OpenFile, content_of};
-use super::{Caller, Vfs};
+use super::{Caller, Pending, Vfs};
 use crate::data::Reader;
 use crate::error::{Error, Kind, Result};
 use crate::tier::Patience;
@@ -147,14 +147,14 @@ impl Vfs {
         Ok(())
     }
 
-    /// Makes the bytes of a handle and their rows durable.
+    /// Makes the bytes of a handle and their rows durable. Answers what the call has to wait for, where its rule says that it does.
     ///
     /// # Errors
     /// What the file system says: never ignored, for the bytes may be lost.
-    pub fn fsync(&self, handle: FileHandle) -> Result<()> {
+    pub fn fsync(&self, handle: FileHandle) -> Result<Pending> {
         let handle = self.handles.file(handle)?;
         let open = handle.node.file.lock().open.clone();
-        let Some(open) = open.filter(|open| open.is_written()) else { return Ok(()) };
+        let Some(open) = open.filter(|open| open.is_written()) else { return Ok(None) };
         let file = open.writable()?;
         file.sync_all()?;
         crate::failpoint::pass("bytes_synced");
@@ -166,25 +166,36 @@ impl Vfs {
             }
             _ => {
                 self.catalog().resize(handle.node.ino, content)?;
-                for replica in self.catalog().replicas(handle.node.ino)?.iter().filter(|r| r.staged) {
-                    self.stage(replica.tier)?.sync(&replica.name)?;
-                }
+                self.sync_staged(handle.node.ino)?;
             }
         }
-        self.catalog().sync()
+        self.catalog().sync()?;
+        if self.syncs_home(&handle.node, &open)? { self.publish(&handle.node) } else { Ok(None) }
     }
 
-    /// Makes the names of a directory durable.
+    fn sync_staged(&self, ino: Ino) -> Result<()> {
+        for replica in self.catalog().replicas(ino)?.iter().filter(|replica| replica.staged) {
+            match self.stage(replica.tier)?.sync(&replica.name) {
+                // What was preserved is at home by now.
+                Err(error) if error.kind() == Kind::NotFound && self.is_gone(ino, replica)? => {}
+                synced => synced?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the names of a directory durable. Answers as [`Vfs::fsync`].
     ///
     /// # Errors
     /// As fsync(2).
-    pub fn fsync_directory(&self, ino: Ino) -> Result<()> {
+    pub fn fsync_directory(&self, ino: Ino) -> Result<Pending> {
         for place in self.catalog().places(ino)?.iter() {
             if let Some(resident) = self.resident(place.tier) {
                 resident.sync_directory(&place.key)?;
             }
         }
-        self.catalog().sync()
+        self.catalog().sync()?;
+        self.names_at_home(ino)
     }
 
     /// Allocates, punches or zeroes a range; `mode` as fallocate(2).

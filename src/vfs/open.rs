@@ -4,7 +4,7 @@ use super::handle::{FileHandle, Handle};
 use super::node::{FileState, Node};
 use super::open_file::{Bytes, OpenFile, OpenFileId, content_of};
 use super::write_open::{Begun, truncate_if};
-use super::{Caller, IoMode, Vfs, Wait};
+use super::{Caller, IoMode, Pending, Vfs, Wait};
 use crate::catalog::{Content, Inode, Replica, WriteState};
 use crate::data::{Fill, FillStart, Identity, Reader, Source};
 use crate::error::{Error, Kind, Result};
@@ -348,11 +348,23 @@ impl Vfs {
         Ok(Reader::open(source, self.parts.streams.clone(), fill))
     }
 
-    /// FLUSH: a descriptor was closed. For a writer, the close row is written before the answer.
+    /// FLUSH: a descriptor was closed. For a writer, the close row is written before the answer. Answers what the close has to wait for,
+    /// where its rule says that it does.
     ///
     /// # Errors
     /// What the catalog or the file system under the bytes says.
-    pub fn flush(&self, caller: &Caller, handle: FileHandle) -> Result<()> {
+    pub fn flush(&self, caller: &Caller, handle: FileHandle) -> Result<Pending> {
+        let known = self.handles.file(handle)?;
+        let Some(open) = known.node.file.lock().open.clone().filter(|_| known.writes) else {
+            return Ok(None);
+        };
+        let through = self.closes_through(caller, &known.node, &open)?;
+        self.tell_close(caller, handle)?;
+        if through { self.publish(&known.node) } else { Ok(None) }
+    }
+
+    /// Writes down that a file was closed.
+    pub(super) fn tell_close(&self, caller: &Caller, handle: FileHandle) -> Result<()> {
         let handle = self.handles.file(handle)?;
         if !handle.writes {
             return Ok(());
@@ -384,9 +396,10 @@ impl Vfs {
     }
 
     /// Tells the catalog what the file is now, if that is news.
-    fn record_content(&self, node: &Node, state: &mut FileState, open: &OpenFile) -> Result<()> {
+    pub(super) fn record_content(&self, node: &Node, state: &mut FileState, open: &OpenFile) -> Result<()> {
         let content = content_of(open.writable()?)?;
-        if node.unlinked.load(Ordering::Acquire) || (state.told == Some(content) && !state.must_close) {
+        let is_known = content.is_still(state.told.as_ref()) && !state.must_close;
+        if node.unlinked.load(Ordering::Acquire) || is_known {
             return Ok(());
         }
         match &open.bytes {
@@ -508,10 +521,15 @@ impl Vfs {
             return self.record_content(node, state, open);
         }
         let speculative = self.catalog().inode(node.ino)?.state == WriteState::Writing && !state.must_close;
-        let unchanged = state.told == Some(content_of(open.writable()?)?);
+        let unchanged = content_of(open.writable()?)?.is_still(state.told.as_ref());
         let last = node.handles.load(Ordering::Acquire) == 0;
-        if last && speculative && unchanged {
-            return if may_be_mapped(open) { Ok(()) } else { self.revert(node.ino) };
+        if speculative && unchanged {
+            if last {
+                return if may_be_mapped(open) { Ok(()) } else { self.revert(node.ino) };
+            }
+            if self.end_unchanged(node.ino)? {
+                return Ok(());
+            }
         }
         state.must_close |= speculative;
         self.record_content(node, state, open)?;
@@ -524,6 +542,9 @@ impl Vfs {
 
     /// Opened for writing, never changed: the file is as clean as before.
     pub(super) fn revert(&self, ino: Ino) -> Result<()> {
+        if self.may_stay_hot(ino)? && self.end_unchanged(ino)? {
+            return Ok(());
+        }
         match self.catalog().revert_write(ino)? {
             Some(replica) => {
                 self.remove_staged(&replica)?;

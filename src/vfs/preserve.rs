@@ -104,7 +104,7 @@ impl Vfs {
         }
         let copied = stage.clone_from_file(name, &from)? || copy_bytes(inode, stage, name, &from)?;
         if copied {
-            stage.sync_copy(name)?;
+            stage.seal_copy(name, &from)?;
         }
         if copied && !is_as_closed(inode, &from)? {
             stage.drop_copy(name)?;

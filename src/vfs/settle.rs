@@ -9,6 +9,7 @@ use crate::data::lease::no_writers;
 use crate::error::{Kind, Result};
 use crate::tier::Access;
 use crate::types::Ino;
+use parking_lot::Mutex;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -53,6 +54,17 @@ impl Vfs {
         Settled::Done
     }
 
+    /// Looks at all files that are closed and may be mapped; answers of how many somebody may still write to.
+    pub fn settle_closed(&self) -> usize {
+        let closed = Mutex::new(Vec::new());
+        self.nodes.for_each(|node| {
+            if node.settling.load(Ordering::Acquire) && node.handles.load(Ordering::Acquire) == 0 {
+                closed.lock().push(node.ino);
+            }
+        });
+        closed.into_inner().into_iter().filter(|ino| self.settle(*ino) == Settled::NotYet).count()
+    }
+
     /// A node that nobody holds goes, and with it what is left of a deleted file.
     pub(super) fn forget_closed(&self, node: &Arc<Node>) {
         if self.nodes.drop_if_unknown(node) {
@@ -93,7 +105,7 @@ impl Vfs {
         writers: Writers,
     ) -> Result<()> {
         let ino = inode.attr.ino;
-        let unchanged = state.told == Some(content) && !state.must_close;
+        let unchanged = content.is_still(state.told.as_ref()) && !state.must_close;
         let differs = (inode.attr.size, inode.attr.mtime) != (content.size, content.mtime);
         match inode.state {
             WriteState::Writing if unchanged && writers == Writers::None => return self.revert(ino),

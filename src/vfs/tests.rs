@@ -62,6 +62,8 @@ fn rules(scratch: TierId, share: TierId, poor: TierId, blob: TierId) -> Rules {
         order: Order::default(),
         order_by: None,
         hold: Vec::new(),
+        write: crate::policy::placement::Write::Back,
+        fsync: crate::policy::placement::Fsync::Stage,
         hold_max: Duration::MAX,
         conflict: Conflict::default(),
 
@@ -144,6 +146,7 @@ impl Bed {
             mode,
             sweepers: Vec::new(),
             room: Default::default(),
+            at_home: Arc::new(|_, _| Box::pin(async { Ok(()) })),
             blob_size: 1 << 40,
             facts: Arc::new(NoFacts),
         });

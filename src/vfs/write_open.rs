@@ -136,7 +136,7 @@ impl Vfs {
     }
 
     /// Whether the row of a staged file is gone, as after its commit.
-    fn is_gone(&self, ino: Ino, staged: &Replica) -> Result<bool> {
+    pub(super) fn is_gone(&self, ino: Ino, staged: &Replica) -> Result<bool> {
         Ok(!self.catalog().replicas(ino)?.iter().any(|replica| replica.staged && replica.name == staged.name))
     }
 

@@ -244,6 +244,19 @@ impl Tx<'_> {
         )
     }
 
+    /// The last step, and its domain, that brings a preserved generation up to this one home.
+    pub(in crate::catalog) fn preserved_to(
+        &self,
+        ino: Ino,
+        generation: Generation,
+    ) -> Result<Option<(String, Seq)>> {
+        self.first(
+            "SELECT domain, seq FROM step WHERE ino = ?1 AND kind = ?3 AND generation <= ?2 ORDER BY seq DESC LIMIT 1",
+            params![ino.0.cast_signed(), generation.0.cast_signed(), PRESERVED],
+            |row| Ok((row.get(0)?, Seq(row.get::<_, i64>(1)?.cast_unsigned()))),
+        )
+    }
+
     /// The preserved generation is the newest again: its step is the file's, unless a rename has given the file another place since.
     pub(in crate::catalog) fn restore_step(&self, ino: Ino, generation: Generation) -> Result<()> {
         self.wake();

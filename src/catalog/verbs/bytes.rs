@@ -159,7 +159,7 @@ impl Tx<'_> {
     }
 
     /// Whether a replica outside stages has this generation.
-    fn holds(&self, ino: Ino, generation: Generation) -> Result<bool> {
+    pub(super) fn holds(&self, ino: Ino, generation: Generation) -> Result<bool> {
         for row in self.replicas_of(ino)? {
             if row.generation == generation.0 && row.version.is_some() && !self.is_stage(row.place)? {
                 return Ok(true);

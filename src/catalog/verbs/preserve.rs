@@ -3,8 +3,8 @@
 
 use super::{Catalog, stage_name};
 use crate::catalog::schema::{PRESERVED, RECONCILE};
-use crate::catalog::tables::{ReplicaRow, Tx};
-use crate::catalog::{Inode, PlaceId, RenamePlan, Replica, Step, StepKind, WriteState};
+use crate::catalog::tables::{Order, ReconcileStep, ReplicaRow, Tx, Why};
+use crate::catalog::{Content, Inode, PlaceId, RenamePlan, Replica, Step, StepKind, WriteState};
 use crate::error::{Kind, Result};
 use crate::types::{Generation, Ino, Seq, TierId, Timestamp};
 use rusqlite::params;
@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// End of the name of a stage file that holds a copy of what another stage file held when it was closed.
 const COPIED: &[u8] = b".closed";
+
+/// A closed file: its inode, its staged row, its step.
+type Closed = (Inode, ReplicaRow, ReconcileStep);
 
 impl Catalog {
     /// Whether the newest generation of `ino` is closed (though it may still be open) and staged, and something was queued behind it in its order
@@ -25,10 +28,10 @@ impl Catalog {
     pub fn begin_apart(&self, ino: Ino, stage: TierId) -> Result<Option<Replica>> {
         self.engine.write(|tx| {
             let followed = tx.followed(ino)?.filter(|(inode, ..)| inode.state == WriteState::Closed);
-            let Some((inode, _, seq)) = followed else { return Ok(None) };
+            let Some((inode, _, step)) = followed else { return Ok(None) };
             let row = tx.staged_row(stage, ino, inode.generation.next())?;
             tx.put_replica(&row)?;
-            tx.preserve_step(seq, inode.generation.0)?;
+            tx.preserve_step(step.seq, inode.generation.0)?;
             tx.write_on(inode)?;
             tx.to_replica(row).map(Some)
         })
@@ -37,15 +40,56 @@ impl Catalog {
     /// The same where programs have the stage file open: it goes on as the next generation, and what it held when it was closed has
     /// been copied for the row that is answered.
     pub fn begin_over_copy(&self, ino: Ino) -> Result<Option<Replica>> {
+        self.engine.write(|tx| match tx.followed(ino)? {
+            Some(closed) => tx.go_on_over_copy(closed).map(Some),
+            None => Ok(None),
+        })
+    }
+
+    /// The same for a file that is open, whether or not others wait for it: `content` is what was copied. None if it was closed with
+    /// something else, or is not closed.
+    pub fn snapshot(&self, ino: Ino, content: Content) -> Result<Option<Replica>> {
+        self.engine.write(|tx| match tx.closed(ino)? {
+            Some(closed) if closed.0.state == WriteState::ClosedOpen && is_of(&closed.0, content) => {
+                tx.go_on_over_copy(closed).map(Some)
+            }
+            _ => Ok(None),
+        })
+    }
+
+    /// The step that brings `generation` of `ino` home, with its domain; none if a home has it, or a later one, or nobody needs it any more.
+    pub fn step_for(&self, ino: Ino, generation: Generation) -> Result<Option<(String, Seq)>> {
+        self.engine.read(|tx| {
+            let Some(inode) = tx.find_inode(ino)?.filter(|inode| inode.attr.nlink > 0) else {
+                return Ok(None);
+            };
+            if let Some(found) = tx.preserved_to(ino, generation)? {
+                return Ok(Some(found));
+            }
+            let is_closed = inode.generation <= generation
+                && matches!(inode.state, WriteState::Closed | WriteState::ClosedOpen);
+            let step = tx.reconcile_step(ino)?.filter(|step| step.content && is_closed);
+            Ok(step.map(|step| (step.domain, Seq(step.seq.cast_unsigned()))))
+        })
+    }
+
+    /// The generation that was begun when the one before was preserved never changed, and that one is at home: it is the newest again, and
+    /// the staged file holds it. False, and nothing is done, if home has it not.
+    pub fn end_unchanged(&self, ino: Ino, domain: &str) -> Result<bool> {
         self.engine.write(|tx| {
-            let Some((inode, staged, seq)) = tx.followed(ino)? else { return Ok(None) };
-            let generation = inode.generation;
-            let copy = ReplicaRow { name: copied_name(ino, generation), ..staged.clone() };
-            tx.put_replica(&copy)?;
-            tx.put_replica(&ReplicaRow { generation: generation.next().0, ..staged })?;
-            tx.preserve_step(seq, generation.0)?;
-            tx.write_on(inode)?;
-            tx.to_replica(copy).map(Some)
+            let mut inode = tx.inode(ino)?;
+            let before = inode.generation.before();
+            let staged = tx.staged(&inode, |_| inode.state == WriteState::Writing)?;
+            let Some(row) = staged.filter(|_| before.0 > 0) else { return Ok(false) };
+            if tx.preserved(ino, before)?.is_some() || !tx.holds(ino, before)? {
+                return Ok(false);
+            }
+            tx.put_replica(&ReplicaRow { generation: before.0, ..row })?;
+            inode.generation = before;
+            inode.state = WriteState::Clean;
+            tx.update_inode(&inode)?;
+            tx.queue_reconcile(ino, domain, Why::Names, Order::Keep)?;
+            Ok(true)
         })
     }
 
@@ -104,16 +148,37 @@ pub fn copied_name(ino: Ino, generation: Generation) -> Vec<u8> {
     [&stage_name(ino, generation), COPIED].concat()
 }
 
+fn is_of(inode: &Inode, content: Content) -> bool {
+    (inode.attr.size, inode.attr.mtime) == (content.size, content.mtime)
+}
+
 impl Tx<'_> {
-    /// The inode, its staged row and the number of its step, if it is closed and followed.
-    fn followed(&self, ino: Ino) -> Result<Option<(Inode, ReplicaRow, i64)>> {
+    /// The inode, its staged row and its step, if it is closed.
+    fn closed(&self, ino: Ino) -> Result<Option<Closed>> {
         let is_closed = |inode: &Inode| matches!(inode.state, WriteState::Closed | WriteState::ClosedOpen);
         let Some(inode) = self.find_inode(ino)?.filter(is_closed) else { return Ok(None) };
         let Some(step) = self.reconcile_step(ino)?.filter(|step| step.content) else { return Ok(None) };
-        if !self.is_followed(&step)? {
-            return Ok(None);
+        Ok(self.staged(&inode, |_| true)?.map(|row| (inode, row, step)))
+    }
+
+    /// The same, if it is followed too.
+    fn followed(&self, ino: Ino) -> Result<Option<Closed>> {
+        match self.closed(ino)? {
+            Some(closed) if self.is_followed(&closed.2)? => Ok(Some(closed)),
+            _ => Ok(None),
         }
-        Ok(self.staged(&inode, |_| true)?.map(|row| (inode, row, step.seq)))
+    }
+
+    /// The staged file goes on as the next generation, and the answered row is for a copy of what it holds.
+    fn go_on_over_copy(&self, (inode, staged, step): Closed) -> Result<Replica> {
+        let (ino, generation) = (inode.attr.ino, inode.generation);
+        let copy = ReplicaRow { name: copied_name(ino, generation), ..staged.clone() };
+        self.put_replica(&copy)?;
+        self.put_replica(&ReplicaRow { generation: generation.next().0, ..staged })?;
+        self.preserve_step(step.seq, generation.0)?;
+        self.write_on(inode)?;
+        self.wake();
+        self.to_replica(copy)
     }
 
     /// The file that loses its last name by the rename keeps its turn at home, if the plan says that it may be needed.
@@ -130,8 +195,8 @@ impl Tx<'_> {
             return Ok(None);
         }
         let Some(place) = self.place_for(parent, home)? else { return Ok(None) };
-        if let Some((inode, _, seq)) = newest {
-            self.preserve_step(seq, inode.generation.0)?;
+        if let Some((inode, _, step)) = newest {
+            self.preserve_step(step.seq, inode.generation.0)?;
         }
         self.keep_replaced(ino, place, name)?;
         Ok(Some(place))

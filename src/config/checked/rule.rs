@@ -6,7 +6,7 @@ use crate::config::report::{Findings, WHOLE_FILE};
 use crate::config::section::{Located, Reader, quoted};
 use crate::config::show::{Origin, Shown};
 use crate::config::units;
-use crate::policy::placement::{Conflict, KeepHot, Order, Pattern, Promote};
+use crate::policy::placement::{Conflict, Fsync, KeepHot, Order, Pattern, Promote, Write};
 use std::time::Duration;
 
 /// `[[rule]]`
@@ -24,6 +24,10 @@ pub struct RuleConfig {
     pub promote: Promote,
     /// Groups whose newest keep their hot copies.
     pub keep_hot: Option<KeepHot>,
+    /// What close waits for.
+    pub write: Write,
+    /// What fsync waits for.
+    pub fsync: Fsync,
     /// Which commits keep their order.
     pub order: Order,
     /// Directories with an order of their own.
@@ -48,6 +52,10 @@ pub(in crate::config) const PROMOTES: [(&str, Promote); 3] =
 pub(in crate::config) const ORDERS: [(&str, Order); 3] =
     [("strict", Order::Strict), ("barrier", Order::Barrier), ("none", Order::None)];
 
+pub(in crate::config) const WRITES: [(&str, Write); 2] = [("back", Write::Back), ("through", Write::Through)];
+
+pub(in crate::config) const FSYNCS: [(&str, Fsync); 2] = [("stage", Fsync::Stage), ("home", Fsync::Home)];
+
 /// Names that programs give to what they are still to rename.
 const HELD: [&str; 4] = ["**/tmp-*/**", "**/*.tmp", "**/*.incomplete", "**/_temporary/**"];
 
@@ -63,6 +71,8 @@ pub(super) struct Draft {
     hot: Vec<String>,
     promote: Promote,
     keep_hot: Option<KeepHot>,
+    write: Write,
+    fsync: Fsync,
     order: Order,
     order_by: Option<String>,
     hold: Vec<String>,
@@ -82,7 +92,7 @@ impl Draft {
     }
 
     pub(super) fn finish(self) -> Option<RuleConfig> {
-        let Self { hot, promote, keep_hot, order, order_by, hold, hold_max, .. } = self;
+        let Self { hot, promote, keep_hot, write, fsync, order, order_by, hold, hold_max, .. } = self;
         let (conflict, dirty_max, settle, revalidate) =
             (self.conflict, self.dirty_max, self.settle, self.revalidate);
         let (path, home, stage) = (self.path?.value.0, self.home?, self.stage?);
@@ -93,6 +103,8 @@ impl Draft {
             hot,
             promote,
             keep_hot,
+            write,
+            fsync,
             order,
             order_by,
             hold,
@@ -146,9 +158,11 @@ fn read(
     let stage = read_stage(&mut reader, tiers, mount, home, &hot);
     let promote = read_promote(&mut reader);
     let keep_hot = read_keep_hot(&mut reader);
-    let order = reader.value("order", &|text| word(text, &ORDERS)).value;
+    let write = read_waits(&mut reader, home, "write", &WRITES);
+    let fsync = read_waits(&mut reader, home, "fsync", &FSYNCS);
+    let order = read_order(&mut reader, write);
     let order_by = reader.given("order_by", &glob).map(|given| given.value);
-    let hold = read_hold(&mut reader, home);
+    let hold = read_hold(&mut reader, home, write);
     let hold_max = reader.value("hold_max", &units::duration).value;
     let conflict = reader.value("conflict", &|text| word(text, &CONFLICTS)).value;
     let dirty_max = reader.value("dirty_max", &units::size_or_unlimited).value;
@@ -163,6 +177,8 @@ fn read(
         hot,
         promote,
         keep_hot,
+        write,
+        fsync,
         order,
         order_by,
         hold,
@@ -179,9 +195,45 @@ fn glob(text: &str) -> Result<String, String> {
     Pattern::parse(text).map(|_| text.to_owned())
 }
 
-fn read_hold(reader: &mut Reader<'_>, home: Option<&tier::Draft>) -> Vec<String> {
+/// What a call waits for, which is a question only where files are not written in place.
+fn read_waits<T: Copy + Default + PartialEq>(
+    reader: &mut Reader<'_>,
+    home: Option<&tier::Draft>,
+    key: &'static str,
+    words: &[(&str, T)],
+) -> T {
+    let in_place = home.filter(|home| home.kind.is_some_and(tier::TierKind::is_directory));
+    if in_place.is_some() && !reader.has(key) {
+        return T::default();
+    }
+    let Located { value, line } = reader.value(key, &|text| word(text, words));
+    if let Some(home) = in_place.filter(|_| value != T::default()) {
+        let wrong =
+            format!("{key} is not used: files at home on {} are written in place; remove it", home.name);
+        reader.problem(line, wrong);
+    }
+    value
+}
+
+/// Who waits for each commit orders them by itself.
+fn read_order(reader: &mut Reader<'_>, write: Write) -> Order {
+    let default = if write == Write::Through { "none" } else { "strict" };
+    reader.value_or("order", default, Origin::Default, &|text| word(text, &ORDERS)).value
+}
+
+fn read_hold(reader: &mut Reader<'_>, home: Option<&tier::Draft>, write: Write) -> Vec<String> {
     if reader.has("hold") {
-        return reader.list("hold", &glob).into_iter().map(|given| given.value).collect();
+        let hold: Vec<_> = reader.list("hold", &glob);
+        if let (Some(first), Write::Through) = (hold.first(), write) {
+            reader.problem(
+                first.line,
+                "hold contradicts write = \"through\", where every close waits for its commit; remove one of them",
+            );
+        }
+        return hold.into_iter().map(|given| given.value).collect();
+    }
+    if write == Write::Through {
+        return Vec::new();
     }
     if home.is_none_or(|home| home.kind.is_none_or(tier::TierKind::is_directory)) {
         return Vec::new();

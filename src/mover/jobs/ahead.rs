@@ -32,7 +32,7 @@ impl Sent {
 /// Sends what the step of `item` will show. Best effort: what fails is done in the step's turn, which says why.
 pub(crate) async fn run(context: Arc<Context>, item: Item) -> Ended {
     match send(&context, item.seq).await {
-        Ok(()) | Err(Halt::Again | Halt::Open | Halt::Reopened) => {}
+        Ok(()) | Err(Halt::Again | Halt::Open | Halt::Reopened | Halt::NotBefore(_)) => {}
         Err(Halt::Failed(error)) => {
             tracing::debug!(seq = item.seq.0, %error, "bytes could not be sent ahead");
         }

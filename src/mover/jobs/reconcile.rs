@@ -6,10 +6,13 @@ use crate::mover::context::Context;
 use crate::mover::jobs::commit::{Act, commit, resident};
 use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, ahead, conflict, directory, relocate, tidy, upload};
+use crate::mover::queue::later;
 use crate::mover::status::Counters;
+use crate::policy::placement::Order;
 use crate::tier::Special;
 use crate::types::{FileKind, Ino, Seq};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Looks at a changing file at most so often before others get their turn.
 const ROUNDS: usize = 8;
@@ -47,6 +50,9 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
     if subject.inode.attr.kind == FileKind::Directory {
         directory::reconcile(context, subject, step).await?;
         return Ok(0);
+    }
+    if subject.inode.state == WriteState::ClosedOpen && step.content {
+        return Err(preserve(context, subject, step).await?);
     }
     not_open(subject, step)?;
     if is_open_elsewhere(context, subject)? {
@@ -109,6 +115,27 @@ fn not_open(subject: &Subject, step: &Step) -> Flow<()> {
         WriteState::Writing | WriteState::ClosedOpen => Err(Halt::Open),
         WriteState::Closed | WriteState::Clean => Ok(()),
     }
+}
+
+/// How long the release of a file takes at most that nobody has open after its close.
+const LETTING_GO: Duration = Duration::from_secs(1);
+
+/// A file that was closed by one program, and that another has open or mapped, is committed as it was closed if others wait for that. Its step
+/// then is for the bytes that were preserved.
+async fn preserve(context: &Arc<Context>, subject: &Subject, step: &Step) -> Flow<Halt> {
+    let ino = subject.ino();
+    let is_wanted = context.wanted.lock().contains(&ino)
+        || (context.rules().order(&step.domain) != Order::None && context.catalog.is_followed(ino)?);
+    // Who inherited it from an earlier daemon can't say what is open.
+    if !is_wanted || context.inherited.lock().contains_key(&ino) {
+        return Ok(Halt::Open);
+    }
+    let moment = later(step.renewed_at, LETTING_GO);
+    if moment > context.clock.wall() {
+        return Ok(Halt::NotBefore(moment));
+    }
+    let preserved = context.blocking(move |context| (context.preserve)(ino)).await?;
+    Ok(if preserved { Halt::Again } else { Halt::Open })
 }
 
 /// Its bytes are not fixed yet.

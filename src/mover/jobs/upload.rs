@@ -19,6 +19,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+/// End of the name of a staged file that is being copied.
+const COPY: &[u8] = b".copy";
+
 /// Files up to this size go in one request.
 const ONE_REQUEST_MAX: u64 = 4 << 20;
 
@@ -57,7 +60,7 @@ pub(crate) async fn seal(context: &Arc<Context>, replica: &Replica) -> Flow<Seal
     match sealed {
         Ok(sealed) if replica.staged || replica.version.as_ref() == Some(&sealed.version) => Ok(sealed),
         Err(error) if error.kind() == Kind::NotFound && replica.staged => {
-            if is_wanted(context, replica)? {
+            if is_wanted(context, replica)? && !is_being_made(context, replica)? {
                 Err(lost(context, replica, error))
             } else {
                 Err(Halt::Again)
@@ -77,6 +80,15 @@ pub(crate) async fn seal(context: &Arc<Context>, replica: &Replica) -> Flow<Seal
 fn is_wanted(context: &Context, replica: &Replica) -> Result<bool> {
     let now = context.catalog.replica_at(replica.place, &replica.name)?;
     Ok(now.is_some_and(|now| now.ino == replica.ino && now.generation == replica.generation))
+}
+
+/// Whether its bytes are there, and about to get their name.
+fn is_being_made(context: &Context, replica: &Replica) -> Result<bool> {
+    let copy = Key::parse([replica.key.as_bytes(), COPY].concat())?;
+    let tier = context.tier(replica.tier)?;
+    let resident = resident(tier.as_ref())?;
+    // It may have got it by now.
+    Ok(found(resident.stat(&copy))?.is_some() || found(resident.stat(&replica.key))?.is_some())
 }
 
 fn lost(context: &Context, replica: &Replica, error: Error) -> Halt {

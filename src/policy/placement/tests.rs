@@ -17,6 +17,8 @@ fn rule(index: usize, pattern: &str, home: u32) -> Rule {
         order: Order::default(),
         order_by: None,
         hold: Vec::new(),
+        write: crate::policy::placement::Write::Back,
+        fsync: crate::policy::placement::Fsync::Stage,
         hold_max: Duration::MAX,
         conflict: Conflict::default(),
         dirty_max: None,

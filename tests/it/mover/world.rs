@@ -104,6 +104,8 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         },
         order_by: (pattern == "runs/**").then(|| "runs/*".into()),
         hold: if pattern == "runs/**" { vec!["**/*.tmp".into(), "**/tmp-*/**".into()] } else { Vec::new() },
+        write: tierfs::policy::placement::Write::Back,
+        fsync: tierfs::policy::placement::Fsync::Stage,
         hold_max: HOUR,
         conflict: Conflict::KeepBoth,
         dirty_max: None,
@@ -185,6 +187,8 @@ impl World {
                 act();
                 true
             }),
+            preserve: Arc::new(|_| Ok(false)),
+            settle_closed: Arc::new(|| 0),
             while_names_stand: Arc::new(|_, act| act()),
             while_names_move: Arc::new(|_, act| act()),
             host: "vm1".into(),

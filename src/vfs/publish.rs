@@ -1,0 +1,231 @@
+//! Bringing home what programs have open: it is closed as it is now, a copy of that keeps its place in the order, and the open file goes on
+//! as the next generation. Says what to wait for; whoever owns the thread does the waiting.
+
+use super::node::Node;
+use super::open_file::{Bytes, OpenFile, Place, content_of};
+use super::{Caller, Vfs, Wait, WriteState};
+use crate::catalog::{Inode, Replica, copied_name};
+use crate::error::{Error, Kind, Result};
+use crate::policy::placement::{Fsync, Rule, Write};
+use crate::tier::Access;
+use crate::types::{Awaited, Ino};
+use std::fs::File;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+/// Waits until something is at home; the duration is how long its caller waits while the home gives no sign of life.
+pub type AtHome =
+    Arc<dyn Fn(Awaited, Duration) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> + Send + Sync>;
+
+/// What a call that succeeded so far has to wait for before it is answered.
+pub type Pending = Option<(Awaited, Duration)>;
+
+/// So often a copy is begun anew because the file was written to meanwhile.
+const TRIES: usize = 8;
+
+/// Two writes within this time may leave the same modification time, where the kernel counts it in ticks.
+const TICK: Duration = Duration::from_millis(10);
+
+/// How long a caller waits for a home of which nobody knows better.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What there is to wait for of an open file.
+enum Published {
+    /// It is at home already, or nobody will ever look for it there.
+    Nothing,
+    /// This.
+    Pending(Awaited),
+    /// It was written to while it was looked at.
+    Changed,
+}
+
+impl Vfs {
+    /// Waits for what [`Vfs::flush`], [`Vfs::fsync`] or [`Vfs::fsync_directory`] said.
+    pub fn at_home(
+        &self,
+        awaited: Awaited,
+        patience: Duration,
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
+        (self.parts.at_home)(awaited, patience)
+    }
+
+    /// Whether close waits for the commit of this file.
+    pub(super) fn closes_through(&self, caller: &Caller, node: &Node, open: &OpenFile) -> Result<bool> {
+        let Some(rule) = self.published_by(node, open)? else { return Ok(false) };
+        match (rule.write, caller.wait) {
+            (Write::Back, _) => Ok(false),
+            (Write::Through, Wait::Never) => Err(Kind::WouldBlock.into()),
+            (Write::Through, Wait::Allowed) => Ok(true),
+        }
+    }
+
+    /// Whether fsync does.
+    pub(super) fn syncs_home(&self, node: &Node, open: &OpenFile) -> Result<bool> {
+        Ok(self.published_by(node, open)?.is_some_and(|rule| rule.fsync == Fsync::Home))
+    }
+
+    /// The rule of a file that has to reach its home from the stage, unless its name is held: then nothing is committed before it is renamed.
+    fn published_by(&self, node: &Node, open: &OpenFile) -> Result<Option<&Rule>> {
+        if !matches!(open.bytes, Bytes::Staged { .. }) || node.unlinked.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let path = self.some_path(node.ino)?;
+        let rule = self.rule(&path);
+        let waits = (rule.write, rule.fsync) != (Write::Back, Fsync::Stage);
+        Ok(Some(rule).filter(|_| waits && !self.parts.rules.is_held(&path)))
+    }
+
+    /// What the names in a directory have to wait for when it is synced.
+    pub(super) fn names_at_home(&self, ino: Ino) -> Result<Pending> {
+        let rule = self.rule(&self.some_path(ino)?);
+        let waits = rule.fsync == Fsync::Home;
+        Ok(waits.then(|| (Awaited::Names(ino), self.patience(rule))))
+    }
+
+    fn patience(&self, rule: &Rule) -> Duration {
+        self.parts.room.deadlines.get(&rule.home).copied().unwrap_or(PATIENCE)
+    }
+
+    /// Closes a file as it is now, open or not, so that it can be committed; answers what to wait for.
+    ///
+    /// # Errors
+    /// [`Kind::NoSpace`] if the stage has no room for a copy, [`Kind::Busy`] if it is written to all the time. What was closed is committed later
+    /// all the same.
+    pub(super) fn publish(&self, node: &Arc<Node>) -> Result<Pending> {
+        let _turn = node.turn.lock();
+        for _ in 0..TRIES {
+            match self.try_to_publish(node)? {
+                Published::Nothing => return Ok(None),
+                Published::Pending(awaited) => {
+                    let patience = self.patience(self.rule(&self.some_path(node.ino)?));
+                    return Ok(Some((awaited, patience)));
+                }
+                Published::Changed => {}
+            }
+        }
+        Err(Error::new(Kind::Busy, "it is written to all the time, so no copy of it is whole"))
+    }
+
+    fn try_to_publish(&self, node: &Node) -> Result<Published> {
+        let Some(open) = node.file.lock().open.clone() else { return Ok(Published::Nothing) };
+        let file = open.writable()?;
+        outlast_tick(file);
+        // Blocks are counted when they are written.
+        file.sync_all()?;
+        {
+            let mut state = node.file.lock();
+            if node.unlinked.load(Ordering::Acquire) {
+                return Ok(Published::Nothing);
+            }
+            self.record_content(node, &mut state, &open)?;
+        }
+        let inode = self.catalog().inode(node.ino)?;
+        match inode.state {
+            WriteState::Clean => Ok(Published::Nothing),
+            // Nothing is new since the last copy.
+            WriteState::Writing => {
+                Ok(Published::Pending(Awaited::Content(node.ino, inode.generation.before())))
+            }
+            WriteState::Closed => Ok(Published::Pending(Awaited::Content(node.ino, inode.generation))),
+            WriteState::ClosedOpen if self.snapshot(node, &inode)? => {
+                Ok(Published::Pending(Awaited::Content(node.ino, inode.generation)))
+            }
+            WriteState::ClosedOpen => Ok(Published::Changed),
+        }
+    }
+
+    /// Lets a file that is closed, and still open or mapped, be committed as it was closed: others wait for it. False if it is no such file, or
+    /// has changed since.
+    ///
+    /// # Errors
+    /// As the stage says.
+    pub fn preserve_closed(&self, ino: Ino) -> Result<bool> {
+        let Some(node) = self.nodes.find(ino) else { return Ok(false) };
+        // Who has it may be waiting for what the caller keeps.
+        let Some(_turn) = node.turn.try_lock() else { return Ok(false) };
+        let inode = self.catalog().inode(ino)?;
+        if inode.state != WriteState::ClosedOpen || node.unlinked.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        self.snapshot(&node, &inode)
+    }
+
+    /// Copies what was closed, and begins the next generation in the file that is open. False if that has changed.
+    fn snapshot(&self, node: &Node, inode: &Inode) -> Result<bool> {
+        let ino = node.ino;
+        let Some(staged) = self.newest(inode)?.into_iter().find(|replica| replica.staged) else {
+            return Ok(false);
+        };
+        let stage = self.stage(staged.tier)?;
+        let name = copied_name(ino, inode.generation);
+        let from = stage.open(&staged.name, Access::Read)?;
+        if !is_as_closed(inode, &from)? {
+            return Ok(false);
+        }
+        if !stage.clone_from_file(&name, &from)? {
+            stage.copy_from_file(&name, &from)?;
+        }
+        stage.seal_copy(&name, &from)?;
+        let seq = self.catalog().step_of(ino)?;
+        let Some(copy) = self.go_on_after(node, inode, &from)? else {
+            stage.drop_copy(&name)?;
+            return Ok(false);
+        };
+        crate::failpoint::pass("generation_copied");
+        stage.finish_copy(&copy.name)?;
+        self.describe(copy.tier, &copy.name, inode, &self.some_path(ino)?, seq);
+        // Without the catalog, what is half written must not pass for closed.
+        self.describe_again(ino);
+        Ok(true)
+    }
+
+    /// No close can come between the last look at the file and the row.
+    fn go_on_after(&self, node: &Node, inode: &Inode, from: &File) -> Result<Option<Replica>> {
+        let mut state = node.file.lock();
+        let content = content_of(from)?;
+        if node.unlinked.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let Some(copy) = self.catalog().snapshot(node.ino, content)? else { return Ok(None) };
+        (state.told, state.must_close) = (Some(content), false);
+        let goes_on = inode.generation.next();
+        if let Some(open) = &state.open {
+            state.open = Some(open.relabelled(Place::Staged, goes_on));
+        }
+        // The kernel's pages are as good as they were.
+        if state.cached_generation == Some(inode.generation) {
+            state.cached_generation = Some(goes_on);
+        }
+        Ok(Some(copy))
+    }
+
+    /// Whether the staged bytes of a file may serve as its hot copy.
+    pub(super) fn may_stay_hot(&self, ino: Ino) -> Result<bool> {
+        let rule = self.rule(&self.some_path(ino)?);
+        Ok(rule.hot.contains(&rule.stage))
+    }
+
+    /// A generation that began as a copy of one that is at home by now, and never changed, ends: the file is clean, and its staged bytes are a
+    /// hot copy or go when nobody has them open.
+    pub(super) fn end_unchanged(&self, ino: Ino) -> Result<bool> {
+        let path = self.some_path(ino)?;
+        self.catalog().end_unchanged(ino, &self.parts.rules.domain(&path))
+    }
+}
+
+/// Nobody has written to it since its close.
+fn is_as_closed(inode: &Inode, file: &File) -> Result<bool> {
+    let now = content_of(file)?;
+    Ok((now.size, now.mtime) == (inode.attr.size, inode.attr.mtime))
+}
+
+/// From here on a write shows in the modification time.
+fn outlast_tick(file: &File) {
+    let written = file.metadata().and_then(|metadata| metadata.modified());
+    let age = written.ok().and_then(|written| SystemTime::now().duration_since(written).ok());
+    if let Some(rest) = age.and_then(|age| TICK.checked_sub(age)) {
+        std::thread::sleep(rest);
+    }
+}
