@@ -107,6 +107,7 @@ impl Config {
             settle: rule.settle,
             write: rule.write,
             fsync: rule.fsync,
+            open_upload: rule.open_upload,
             order: rule.order,
             order_by: rule.order_by.clone(),
             hold: rule.hold.clone(),

@@ -265,6 +265,8 @@ pub const KEYS: &[KeyInfo] = &[
         "what close waits for at a blob home: the stage (the upload comes later), or \"through\": the commit, whose errors it returns"),
     key(Rule, "fsync", All, Unit::Words(FSYNCS), Text("stage"),
         "what fsync waits for at a blob home: the disk of the stage, or \"home\": the commit, whose errors it returns; fsync of a directory waits for what was renamed, made and removed in it"),
+    key(Rule, "open_upload", All, Unit::Duration, Text("never"),
+        "how often a file that stays open for writing is brought to a blob home as it is then, if it has changed; at least 1s"),
     key(Rule, "order", All, Unit::Words(ORDERS), Depends("strict; with write = \"through\" none"),
         "which commits keep the order in which files were closed: all; \"barrier\": new names go in parallel, and overwrites, renames and deletes wait for all before them and hold all after them; or none but those of one file and one name"),
     key(Rule, "order_by", All, Unit::Glob, None,

@@ -166,14 +166,20 @@ fn a_rule_says_what_close_and_fsync_wait_for() {
     let through = rule("write = \"through\"");
     assert_eq!((through.write, through.order, through.hold), (Write::Through, Order::None, Vec::new()));
     assert_eq!(rule("write = \"through\"\norder = \"strict\"").order, Order::Strict);
-    let (config, _) = parse(&small("", "", "write = \"through\"\nfsync = \"home\"")).unwrap();
+    let (config, _) =
+        parse(&small("", "", "write = \"through\"\nfsync = \"home\"\nopen_upload = \"5m\"")).unwrap();
     assert_eq!(parse(&config.show().to_string()).unwrap().0.rules, config.rules);
+    assert_eq!(
+        (home.open_upload, rule("open_upload = \"5m\"").open_upload),
+        (None, Some(Duration::from_secs(300)))
+    );
+    assert_said(&small("", "", "open_upload = \"0.5s\""), "write at least \"1s\"");
     assert_said(&small("", "", "write = \"around\""), "write \"back\" or \"through\"");
     assert_said(
         &small("", "", "write = \"through\"\nhold = \"**/*.tmp\""),
         "hold contradicts write = \"through\"",
     );
-    for line in ["write = \"through\"", "fsync = \"home\""] {
+    for line in ["write = \"through\"", "fsync = \"home\"", "open_upload = \"5m\""] {
         let in_place = small("", "", "") + line + "\n";
         assert_said(&in_place, "is not used: files at home on disk are written in place; remove it");
     }

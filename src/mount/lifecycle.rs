@@ -60,8 +60,25 @@ fn serve(runtime: &Runtime, mut request: MountRequest) -> std::result::Result<()
     let _web = web.map_err(MountError::Start)?;
     let session = session_thread(mounted).map_err(MountError::Start)?;
     live.enter(Phase::Serving);
+    upload_open(runtime.handle(), &live);
     (request.on_ready)(&mode);
     runtime.block_on(until_the_end(live, server, session, (drain_timeout, request.on_end)))
+}
+
+/// Brings home now and then what stays open, where a rule wants that.
+fn upload_open(runtime: &tokio::runtime::Handle, live: &Live) {
+    let vfs = live.assembled.vfs.clone();
+    let Some(every) = vfs.open_upload_every() else { return };
+    runtime.spawn(async move {
+        loop {
+            tokio::time::sleep(every).await;
+            let vfs = vfs.clone();
+            // It ends with the daemon.
+            if tokio::task::spawn_blocking(move || vfs.upload_open()).await.is_err() {
+                return;
+            }
+        }
+    });
 }
 
 /// Serves the kernel on a thread of its own; answers when it is unmounted.

@@ -138,6 +138,8 @@ pub struct Rule {
     pub write: Write,
     /// What fsync waits for.
     pub fsync: Fsync,
+    /// How often what is open for writing is brought home as it is; `None`: never.
+    pub open_upload: Option<Duration>,
     /// Which commits keep their order.
     pub order: Order,
     /// Directories with an order domain of their own; what is in none of them is in the rule's.

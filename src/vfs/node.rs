@@ -94,6 +94,8 @@ pub struct FileState {
     pub cached_generation: Option<Generation>,
     /// What the catalog was last told of the content of a file being written.
     pub told: Option<Content>,
+    /// When what is written was last brought home, or first seen to be open, by the monotonic clock.
+    pub uploaded: Option<Duration>,
     /// The staged generation is new: it must get its close row even if it never changes.
     pub must_close: bool,
 }

@@ -455,6 +455,9 @@ impl Vfs {
         let mut result = Ok(());
         if handle.writes {
             state.writers -= 1;
+            if state.writers == 0 {
+                state.uploaded = None;
+            }
             if let Some(open) = open.as_ref().filter(|_| state.writers == 0) {
                 result = self.end_writing(node, &mut state, open);
             }

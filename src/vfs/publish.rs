@@ -9,6 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::policy::placement::{Fsync, Rule, Write};
 use crate::tier::Access;
 use crate::types::{Awaited, Ino};
+use parking_lot::Mutex;
 use std::fs::File;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,6 +28,12 @@ const TRIES: usize = 8;
 
 /// Two writes within this time may leave the same modification time, where the kernel counts it in ticks.
 const TICK: Duration = Duration::from_millis(10);
+
+/// So often within the time that a file may be open it is looked whether that is over.
+const OPEN_LOOKS: u32 = 4;
+
+/// But at least that often.
+const OPEN_LOOK_MAX: Duration = Duration::from_secs(10);
 
 /// How long a caller waits for a home of which nobody knows better.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -86,6 +93,52 @@ impl Vfs {
 
     fn patience(&self, rule: &Rule) -> Duration {
         self.parts.room.deadlines.get(&rule.home).copied().unwrap_or(PATIENCE)
+    }
+
+    /// How often [`Vfs::upload_open`] has something to look at; never, if no rule wants it.
+    #[must_use]
+    pub fn open_upload_every(&self) -> Option<Duration> {
+        let least = self.parts.rules.iter().filter_map(|rule| rule.open_upload).min()?;
+        Some((least / OPEN_LOOKS).min(OPEN_LOOK_MAX))
+    }
+
+    /// Brings home what has been open for writing for as long as its rule says. Does not wait for the commits.
+    pub fn upload_open(&self) {
+        let open = Mutex::new(Vec::new());
+        self.nodes.for_each(|node| {
+            if node.handles.load(Ordering::Acquire) > 0 {
+                open.lock().push(node.ino);
+            }
+        });
+        for node in open.into_inner().into_iter().filter_map(|ino| self.nodes.find(ino)) {
+            let uploaded =
+                self.is_open_for_long(&node).and_then(|is| if is { self.publish(&node) } else { Ok(None) });
+            if let Err(error) = uploaded {
+                tracing::warn!(ino = %node.ino, %error, "an open file could not be brought home as it is; it is tried again");
+            }
+        }
+    }
+
+    fn is_open_for_long(&self, node: &Node) -> Result<bool> {
+        let open = node.file.lock().open.clone();
+        let is_staged = open.is_some_and(|open| matches!(open.bytes, Bytes::Staged { .. }));
+        if !is_staged || node.unlinked.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let path = self.some_path(node.ino)?;
+        let Some(every) = self.rule(&path).open_upload.filter(|_| !self.parts.rules.is_held(&path)) else {
+            return Ok(false);
+        };
+        let now = self.parts.clock.monotonic();
+        let mut state = node.file.lock();
+        if state.writers == 0 {
+            return Ok(false);
+        }
+        let due = *state.uploaded.get_or_insert(now) + every;
+        if now >= due {
+            state.uploaded = Some(now);
+        }
+        Ok(now >= due)
     }
 
     /// Closes a file as it is now, open or not, so that it can be committed; answers what to wait for.

@@ -64,6 +64,7 @@ fn rules(scratch: TierId, share: TierId, poor: TierId, blob: TierId) -> Rules {
         hold: Vec::new(),
         write: crate::policy::placement::Write::Back,
         fsync: crate::policy::placement::Fsync::Stage,
+        open_upload: None,
         hold_max: Duration::MAX,
         conflict: Conflict::default(),
 

@@ -28,6 +28,8 @@ pub struct RuleConfig {
     pub write: Write,
     /// What fsync waits for.
     pub fsync: Fsync,
+    /// How often what is open for writing is brought home as it is; `None`: never.
+    pub open_upload: Option<Duration>,
     /// Which commits keep their order.
     pub order: Order,
     /// Directories with an order of their own.
@@ -56,6 +58,9 @@ pub(in crate::config) const WRITES: [(&str, Write); 2] = [("back", Write::Back),
 
 pub(in crate::config) const FSYNCS: [(&str, Fsync); 2] = [("stage", Fsync::Stage), ("home", Fsync::Home)];
 
+/// What is open is not brought home more often.
+const OPEN_UPLOAD_MIN: Duration = Duration::from_secs(1);
+
 /// Names that programs give to what they are still to rename.
 const HELD: [&str; 4] = ["**/tmp-*/**", "**/*.tmp", "**/*.incomplete", "**/_temporary/**"];
 
@@ -73,6 +78,7 @@ pub(super) struct Draft {
     keep_hot: Option<KeepHot>,
     write: Write,
     fsync: Fsync,
+    open_upload: Option<Duration>,
     order: Order,
     order_by: Option<String>,
     hold: Vec<String>,
@@ -92,7 +98,9 @@ impl Draft {
     }
 
     pub(super) fn finish(self) -> Option<RuleConfig> {
-        let Self { hot, promote, keep_hot, write, fsync, order, order_by, hold, hold_max, .. } = self;
+        let Self {
+            hot, promote, keep_hot, write, fsync, open_upload, order, order_by, hold, hold_max, ..
+        } = self;
         let (conflict, dirty_max, settle, revalidate) =
             (self.conflict, self.dirty_max, self.settle, self.revalidate);
         let (path, home, stage) = (self.path?.value.0, self.home?, self.stage?);
@@ -105,6 +113,7 @@ impl Draft {
             keep_hot,
             write,
             fsync,
+            open_upload,
             order,
             order_by,
             hold,
@@ -160,6 +169,7 @@ fn read(
     let keep_hot = read_keep_hot(&mut reader);
     let write = read_waits(&mut reader, home, "write", &WRITES);
     let fsync = read_waits(&mut reader, home, "fsync", &FSYNCS);
+    let open_upload = read_open_upload(&mut reader, home);
     let order = read_order(&mut reader, write);
     let order_by = reader.given("order_by", &glob).map(|given| given.value);
     let hold = read_hold(&mut reader, home, write);
@@ -179,6 +189,7 @@ fn read(
         keep_hot,
         write,
         fsync,
+        open_upload,
         order,
         order_by,
         hold,
@@ -211,6 +222,25 @@ fn read_waits<T: Copy + Default + PartialEq>(
         let wrong =
             format!("{key} is not used: files at home on {} are written in place; remove it", home.name);
         reader.problem(line, wrong);
+    }
+    value
+}
+
+fn read_open_upload(reader: &mut Reader<'_>, home: Option<&tier::Draft>) -> Option<Duration> {
+    let in_place = home.filter(|home| home.kind.is_some_and(tier::TierKind::is_directory));
+    if in_place.is_some() && !reader.has("open_upload") {
+        return None;
+    }
+    let Located { value, line } = reader.value("open_upload", &units::duration_or_never);
+    if let (Some(home), Some(_)) = (in_place, value) {
+        let wrong = format!(
+            "open_upload is not used: files at home on {} are written in place; remove it",
+            home.name
+        );
+        reader.problem(line, wrong);
+    }
+    if value.is_some_and(|every| every < OPEN_UPLOAD_MIN) {
+        reader.problem(line, "open_upload would upload without end; write at least \"1s\"");
     }
     value
 }

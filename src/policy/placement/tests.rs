@@ -19,6 +19,7 @@ fn rule(index: usize, pattern: &str, home: u32) -> Rule {
         hold: Vec::new(),
         write: crate::policy::placement::Write::Back,
         fsync: crate::policy::placement::Fsync::Stage,
+        open_upload: None,
         hold_max: Duration::MAX,
         conflict: Conflict::default(),
         dirty_max: None,

@@ -77,6 +77,7 @@ fn rules(Ids(scratch, share, blob): Ids) -> Rules {
         hold: Vec::new(),
         write: tierfs::policy::placement::Write::Back,
         fsync: tierfs::policy::placement::Fsync::Stage,
+        open_upload: None,
         hold_max: Duration::MAX,
         conflict: Conflict::default(),
         dirty_max: None,

@@ -28,12 +28,25 @@ write = "through"
 settle = "1h"
 
 [[rule]]
+path = "open/**"
+home = "blob"
+stage = "scratch"
+open_upload = "1s"
+settle = "0s"
+
+[[rule]]
+path = "run/**"
+home = "blob"
+stage = "scratch"
+settle = "0s"
+
+[[rule]]
 path = "**"
 home = "scratch"
 "#;
 
 fn rig(mode: Mode) -> (BlobServer, Tiers, Mount) {
-    on_own_server(RULES, mode, &["home", "through"])
+    on_own_server(RULES, mode, &["home", "through", "open", "run"])
 }
 
 /// close(2), which the standard library does not ask for its answer.
@@ -346,5 +359,66 @@ fn a_file_that_is_gone_before_its_commit_keeps_nobody_waiting() {
         assert!(output.stdout.ends_with(b"done\n"), "{output:?}");
         let gone = fs::metadata(mount.path("through/f")).expect_err("it is gone").kind();
         assert_eq!(gone, ErrorKind::NotFound);
+    }
+}
+
+#[test]
+fn what_stays_open_goes_home_every_so_often() {
+    for mode in BOTH {
+        let (server, tiers, mount) = rig(mode);
+        server.clear_log();
+        let mut log = File::create(mount.path("open/log")).expect("create");
+        log.write_all(b"one").expect("a write");
+        wait::until("the first version", || tiers.blob("open/log").as_deref() == Some(b"one"));
+        log.write_all(b" two").expect("a write");
+        wait::until("the second", || tiers.blob("open/log").as_deref() == Some(b"one two"));
+        assert_eq!(commits(&server), 2);
+        // By now what did not change was looked at several times more.
+        let mut other = File::create(mount.path("open/other")).expect("create");
+        other.write_all(b"text").expect("a write");
+        wait::until("another file", || tiers.blob("open/other").is_some());
+        assert_eq!(commits(&server), 3, "what did not change stays as it is");
+        close(log).expect("close");
+        close(other).expect("close");
+        mount.flush();
+        assert_eq!(commits(&server), 3);
+        assert_eq!(fs::read(mount.path("open/log")).expect("a read"), b"one two");
+    }
+}
+
+#[test]
+fn a_file_that_was_closed_and_stays_open_elsewhere_holds_nobody_up() {
+    for mode in BOTH {
+        let (server, tiers, mount) = rig(mode);
+        server.clear_log();
+        // As after a fork: the child has the descriptor too.
+        let parent = File::create(mount.path("run/shard")).expect("create");
+        let child = parent.try_clone().expect("dup");
+        parent.write_all_at(b"shard", 0).expect("a write");
+        close(parent).expect("close");
+        fs::write(mount.path("run/latest"), "shard").expect("a write");
+        wait::until("what was closed after it", || tiers.blob("run/latest").is_some());
+        assert_eq!(tiers.expect_blob("run/shard"), b"shard", "it went first, as it was closed");
+        assert_eq!(commits(&server), 2);
+        child.write_all_at(b"again", 0).expect("a write");
+        close(child).expect("close");
+        wait::until("its second version", || tiers.expect_blob("run/shard") == b"again");
+        assert_eq!(fs::read(mount.path("run/shard")).expect("a read"), b"again");
+    }
+}
+
+#[test]
+fn a_flush_takes_what_was_closed_of_a_file_that_stays_open() {
+    for mode in BOTH {
+        let (_server, tiers, mount) = rig(mode);
+        let parent = File::create(mount.path("home/shard")).expect("create");
+        let child = parent.try_clone().expect("dup");
+        parent.write_all_at(b"shard", 0).expect("a write");
+        close(parent).expect("close");
+        mount.flush_path("home/shard");
+        assert_eq!(tiers.expect_blob("home/shard"), b"shard");
+        close(child).expect("close");
+        mount.flush();
+        assert_eq!(tiers.staged(), Vec::<String>::new());
     }
 }

@@ -106,6 +106,7 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         hold: if pattern == "runs/**" { vec!["**/*.tmp".into(), "**/tmp-*/**".into()] } else { Vec::new() },
         write: tierfs::policy::placement::Write::Back,
         fsync: tierfs::policy::placement::Fsync::Stage,
+        open_upload: None,
         hold_max: HOUR,
         conflict: Conflict::KeepBoth,
         dirty_max: None,
