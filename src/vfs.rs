@@ -51,7 +51,9 @@ use crate::error::{Kind, Result};
 use crate::heat::Heat;
 use crate::policy::placement::Rules;
 use crate::tier::Tiers;
+
 use crate::types::{Attr, Ino, Invalidation, TierId};
+use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -125,7 +127,7 @@ pub struct Parts {
     pub catalog: Arc<Catalog>,
     /// All tiers.
     pub tiers: Arc<Tiers>,
-    /// Path rules.
+    /// Path rules at start; see [`Vfs::set_rules`].
     pub rules: Arc<Rules>,
     /// Stages by tier.
     pub stages: HashMap<TierId, Arc<StageStore>>,
@@ -168,6 +170,7 @@ pub trait Facts: Send + Sync {
 /// The file system.
 pub struct Vfs {
     parts: Parts,
+    rules: RwLock<Arc<Rules>>,
     nodes: node::NodeTable,
     handles: handle::Handles,
     native_names: names::NativeNames,
@@ -200,10 +203,16 @@ impl Vfs {
             hidden: hidden::Hidden::default(),
             next_open_file: AtomicU64::new(1),
             room: room::Queue::default(),
+            rules: RwLock::new(parts.rules.clone()),
             passthrough: AtomicBool::new(parts.mode == IoMode::Passthrough),
             daemon: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
             parts,
         }
+    }
+
+    /// Uses other rules from now on; what is under way ends by those it began with.
+    pub fn set_rules(&self, rules: Arc<Rules>) {
+        *self.rules.write() = rules;
     }
 
     /// How files are given to the kernel.

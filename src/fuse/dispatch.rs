@@ -192,7 +192,7 @@ impl Shared {
 
     /// Ends all that is still open. For when the kernel has gone: the closes that it had still to tell of never come.
     pub fn release_all(&self) {
-        let caller = Caller { uid: 0, gid: 0, wait: Wait::Allowed };
+        let caller = Caller { uid: 0, gid: 0, pid: 0, wait: Wait::Allowed };
         for handle in self.vfs.open_handles() {
             match self.vfs.release(&caller, handle) {
                 Ok(released) => {

@@ -9,6 +9,7 @@ mod tests;
 pub(crate) use pattern::{Pattern, Reach};
 
 use crate::types::{FileKind, Key, TierId};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How names of order domains begin.
@@ -165,7 +166,7 @@ pub struct Rules(Vec<Compiled>);
 
 #[derive(Debug)]
 struct Compiled {
-    rule: Rule,
+    rule: Arc<Rule>,
     pattern: Pattern,
     order_by: Option<Pattern>,
     hold: Vec<Pattern>,
@@ -186,7 +187,7 @@ impl Rules {
             let parse = |glob: &String| Pattern::parse(glob).map_err(|wrong| (index, wrong));
             let order_by = rule.order_by.as_ref().map(parse).transpose()?;
             let hold = rule.hold.iter().map(parse).collect::<Result<_, _>>()?;
-            compiled.push(Compiled { rule, pattern, order_by, hold, shadowed });
+            compiled.push(Compiled { rule: Arc::new(rule), pattern, order_by, hold, shadowed });
         }
         match compiled.last() {
             Some(last) if last.pattern.matches_everything() => Ok(Self(compiled)),
@@ -197,7 +198,7 @@ impl Rules {
 
     /// The rule for a path (config sees to it that the last one matches all).
     #[must_use]
-    pub fn rule(&self, path: &Key) -> &Rule {
+    pub fn rule(&self, path: &Key) -> &Arc<Rule> {
         &self.compiled(path).rule
     }
 
@@ -215,7 +216,7 @@ impl Rules {
 
     /// All rules, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
-        self.0.iter().map(|one| &one.rule)
+        self.0.iter().map(|one| &*one.rule)
     }
 
     /// Every tier that may be home of something at or below `dir`, each once, in rule order. Exact about rules
@@ -318,7 +319,7 @@ impl Rules {
 
     /// The rule that an order domain is of; none if no rule of now makes it.
     #[must_use]
-    pub fn of_domain(&self, domain: &str) -> Option<&Rule> {
+    pub fn of_domain(&self, domain: &str) -> Option<&Arc<Rule>> {
         self.0.get(rule_of(domain)?).map(|one| &one.rule)
     }
 

@@ -68,7 +68,7 @@ impl Vfs {
             }
         }
         self.change_open_file(ino, &change)?;
-        let domain = (!native || self.resident_home(&path).is_none()).then(|| self.parts.rules.domain(&path));
+        let domain = (!native || self.resident_home(&path).is_none()).then(|| self.rules().domain(&path));
         self.catalog().set_attr(ino, &change, domain.as_deref(), now)?;
         if native {
             self.know_natives(ino);

@@ -218,7 +218,7 @@ impl Vfs {
         let native = placed.is_some();
         let (bytes, key) = match placed {
             Some((bytes, key)) => (bytes, Some(key)),
-            None => (NewBytes::Deferred { domain: self.parts.rules.domain_of(kind, &path) }, None),
+            None => (NewBytes::Deferred { domain: self.rules().domain_of(kind, &path) }, None),
         };
         let added = self.add(parent, name, kind, owner, rdev, target, bytes);
         if added.is_err()
@@ -281,7 +281,7 @@ impl Vfs {
         }
         let native = self.link_native(&inode, parent, name)?;
         let is_told = native == Some(self.rule(&path).home);
-        let domain = (!is_told).then(|| self.parts.rules.domain(&path));
+        let domain = (!is_told).then(|| self.rules().domain(&path));
         let inode = self.catalog().link(ino, parent, name, native, domain.as_deref(), self.now())?;
         if native.is_some() {
             self.know_natives(ino);

@@ -101,7 +101,7 @@ impl Vfs {
             copies.push(Copy { tier: self.tier_name(replica.tier), role });
         }
         for replica in newest.iter().filter(|replica| self.resident(replica.tier).is_none()) {
-            for (tier, _) in self.hot_copies(rule, replica)? {
+            for (tier, _) in self.hot_copies(&rule, replica)? {
                 copies.push(Copy { tier: self.tier_name(tier), role: CopyRole::Hot });
             }
         }
@@ -180,7 +180,7 @@ impl Vfs {
         }
         let path = self.some_path(ino)?;
         for replica in newest.iter().filter(|replica| self.resident(replica.tier).is_none()) {
-            if let Some((tier, key)) = self.hot_copies(self.rule(&path), replica)?.first() {
+            if let Some((tier, key)) = self.hot_copies(&self.rule(&path), replica)?.first() {
                 return self.on_tier(*tier, key);
             }
         }

@@ -86,7 +86,7 @@ impl Vfs {
         let markers = self.catalog().replicas(dir)?;
         if !markers.iter().any(|marker| marker.version.is_some() && is_remote(marker.tier)) {
             let path = self.directory_path(dir)?;
-            self.catalog().queue(dir, &self.parts.rules.directory_domain(&path))?;
+            self.catalog().queue(dir, &self.rules().directory_domain(&path))?;
         }
         Ok(())
     }

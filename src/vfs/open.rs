@@ -225,7 +225,7 @@ impl Vfs {
         let path = self.some_path(inode.attr.ino)?;
         let rule = self.rule(&path);
         let replicas = self.newest(inode)?;
-        if let Some(local) = self.open_local(&replicas, rule)? {
+        if let Some(local) = self.open_local(&replicas, &rule)? {
             if looks == Looks::Known {
                 self.expect_known(&replicas, &local)?;
             }
@@ -234,7 +234,7 @@ impl Vfs {
         }
         let remote = replicas.iter().find(|replica| self.resident(replica.tier).is_none());
         let remote = remote.ok_or_else(|| no_copy(&path))?;
-        if let Some(hot) = self.find_hot(rule, remote, inode)? {
+        if let Some(hot) = self.find_hot(&rule, remote, inode)? {
             self.count_open(inode.attr.ino, dir);
             return Ok(self.open_file(hot, inode.generation));
         }
@@ -245,7 +245,7 @@ impl Vfs {
             self.read_from_home(remote, inode, None)?
         } else {
             self.count_open(inode.attr.ino, dir);
-            self.stream(rule, remote, inode)?
+            self.stream(&rule, remote, inode)?
         };
         Ok(self.open_file(Bytes::Streamed(reader), inode.generation))
     }
@@ -415,7 +415,7 @@ impl Vfs {
             }
             _ => {
                 let path = self.some_path(node.ino)?;
-                let seq = self.catalog().close(node.ino, content, &self.parts.rules.domain(&path))?;
+                let seq = self.catalog().close(node.ino, content, &self.rules().domain(&path))?;
                 crate::failpoint::pass("close_row_written");
                 self.describe_closed(node.ino, &path, seq);
             }
@@ -430,7 +430,7 @@ impl Vfs {
         for (parent, name) in self.catalog().names(ino)? {
             let path = self.child_path(parent, &name)?;
             if self.rule(&path).home != tier {
-                self.catalog().queue(ino, &self.parts.rules.domain(&path))?;
+                self.catalog().queue(ino, &self.rules().domain(&path))?;
                 return Ok(());
             }
         }
@@ -501,7 +501,7 @@ impl Vfs {
             _ => false,
         };
         if waits {
-            self.catalog().queue(node.ino, &self.parts.rules.domain(&path))?;
+            self.catalog().queue(node.ino, &self.rules().domain(&path))?;
         }
         Ok(())
     }
@@ -510,7 +510,7 @@ impl Vfs {
     fn tell_attributes(&self, ino: Ino) -> Result<()> {
         let inode = self.catalog().inode(ino)?;
         if self.newest(&inode)?.iter().any(|replica| replica.attr_generation < inode.attr_generation) {
-            self.catalog().queue(ino, &self.parts.rules.domain(&self.some_path(ino)?))?;
+            self.catalog().queue(ino, &self.rules().domain(&self.some_path(ino)?))?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::node::Node;
 use super::{Caller, Vfs};
 use crate::catalog::{Inode, Place};
 use crate::error::{Error, Kind, Result};
-use crate::policy::placement::Rule;
+use crate::policy::placement::{Rule, Rules};
 use crate::tier::Resident;
 use crate::types::{AttrChange, Ino, Key, TierId, name_is_valid};
 use std::sync::Arc;
@@ -57,8 +57,13 @@ impl Vfs {
         self.child_path(dir, name)
     }
 
-    pub(super) fn rule(&self, path: &Key) -> &Rule {
-        self.parts.rules.rule(path)
+    pub(super) fn rule(&self, path: &Key) -> Arc<Rule> {
+        self.rules.read().rule(path).clone()
+    }
+
+    /// The rules as they are now.
+    pub(super) fn rules(&self) -> Arc<Rules> {
+        self.rules.read().clone()
     }
 
     /// Some path of the inode; the root's for one without names.
@@ -82,7 +87,7 @@ impl Vfs {
     /// Order domain of steps for a path whose home must be told; `None` where home is resident and
     /// was told in the same call.
     pub(super) fn domain_if_remote(&self, path: &Key) -> Option<String> {
-        self.resident_home(path).is_none().then(|| self.parts.rules.domain(path))
+        self.resident_home(path).is_none().then(|| self.rules().domain(path))
     }
 
     /// How long name and attributes of a path may be believed.

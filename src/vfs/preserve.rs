@@ -28,7 +28,7 @@ impl Vfs {
     ) -> Result<Option<Writing>> {
         let ino = inode.attr.ino;
         let path = self.some_path(ino)?;
-        let is_ordered = self.rule(&path).order != Order::None && !self.parts.rules.is_held(&path);
+        let is_ordered = self.rule(&path).order != Order::None && !self.rules().is_held(&path);
         if !is_ordered || !self.catalog().is_followed(ino)? {
             return Ok(None);
         }

@@ -31,7 +31,7 @@ impl Vfs {
                 continue;
             }
             // No rule places this name on that tier, so it has no say, and must not be waited for.
-            let has_say = self.parts.rules.tiers_under(&path).contains(&place.tier);
+            let has_say = self.rules().tiers_under(&path).contains(&place.tier);
             if !has_say && place.key == *self.path_of(dir)? {
                 continue;
             }
@@ -70,7 +70,7 @@ impl Vfs {
     /// A tier failed: fine if the name is known anyway or the tier has no say in it.
     fn excuse(&self, dir: &Node, name: &[u8], path: &Key, tier: TierId, error: Error) -> Result<()> {
         let known = self.catalog().lookup(dir.ino, name)?.is_some();
-        let matters = self.parts.rules.tiers_under(path).contains(&tier);
+        let matters = self.rules().tiers_under(path).contains(&tier);
         if known || !matters {
             tracing::debug!(%path, %error, "a tier could not be asked; answering from the catalog");
             return Ok(());
@@ -215,7 +215,7 @@ impl Vfs {
 
     fn standing(&self, tier: TierId, path: &Key, kind: FileKind) -> Standing {
         let belongs = match kind {
-            FileKind::Directory => self.parts.rules.tiers_under(path).contains(&tier),
+            FileKind::Directory => self.rules().tiers_under(path).contains(&tier),
             _ => self.rule(path).home == tier,
         };
         if belongs { Standing::Home } else { Standing::Foreign }

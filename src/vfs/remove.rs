@@ -25,9 +25,9 @@ impl Vfs {
         }
         let gone = self.unlink_native(&inode, parent, name)?;
         crate::failpoint::pass("native_file_unlinked");
-        let domain = self.parts.rules.domain(&path);
+        let domain = self.rules().domain(&path);
         let rule = self.rule(&path);
-        let is_ordered = rule.order != Order::None && !self.parts.rules.is_held(&path);
+        let is_ordered = rule.order != Order::None && !self.rules().is_held(&path);
         let unlinked = if gone.is_empty() && is_ordered && self.resident(rule.home).is_none() {
             self.catalog().unlink_in_turn(parent, name, rule.home, rule.settle, &domain, self.now())?
         } else {
@@ -103,7 +103,7 @@ impl Vfs {
             }
         }
         crate::failpoint::pass("native_directory_removed");
-        let domain = self.parts.rules.directory_domain(&path);
+        let domain = self.rules().directory_domain(&path);
         let unlinked = self.catalog().rmdir(parent, name, &gone, &domain, self.now())?;
         self.lost_its_name(&unlinked);
         self.keep_emptied(parent);

@@ -189,7 +189,7 @@ impl Vfs {
         };
         let native = self.is_native_after(to, source, &moves)?
             && swapped.map_or(Ok(true), |target| self.is_native_after(from, target, &moves))?
-            && (source.attr.kind != FileKind::Directory || self.parts.rules.same_under(&from.path, &to.path));
+            && (source.attr.kind != FileKind::Directory || self.rules().same_under(&from.path, &to.path));
         Ok(RenamePlan {
             parent: from.parent,
             name: from.name.to_vec(),
@@ -197,9 +197,9 @@ impl Vfs {
             new_name: to.name.to_vec(),
             mode,
             moves,
-            domain: (!native).then(|| self.parts.rules.domain_of(source.attr.kind, &to.path)),
+            domain: (!native).then(|| self.rules().domain_of(source.attr.kind, &to.path)),
             follows: match source.attr.kind {
-                FileKind::Directory => self.parts.rules.domains_below(&from.path, &to.path),
+                FileKind::Directory => self.rules().domains_below(&from.path, &to.path),
                 _ => None,
             },
             preserve: match target.filter(|_| mode == RenameMode::Replace) {
@@ -217,7 +217,7 @@ impl Vfs {
     /// Where `replaced` has to be shown before what replaces it, because something that was closed in between may speak of it.
     fn home_of_replaced(&self, replaced: &Inode, path: &Key) -> Result<Option<TierId>> {
         let rule = self.rule(path);
-        let is_ordered = rule.order != Order::None && !self.parts.rules.is_held(path);
+        let is_ordered = rule.order != Order::None && !self.rules().is_held(path);
         let is_remote = replaced.attr.kind == FileKind::Regular && self.resident(rule.home).is_none();
         let is_needed = is_ordered && is_remote && self.catalog().is_followed(replaced.attr.ino)?;
         Ok(is_needed.then_some(rule.home))

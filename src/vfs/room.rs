@@ -79,7 +79,7 @@ impl Vfs {
     /// Whether any rule has a limit, so that [`Vfs::room`] is worth asking.
     #[must_use]
     pub fn has_limits(&self) -> bool {
-        self.parts.rules.iter().any(|rule| rule.dirty_max.is_some())
+        self.rules().iter().any(|rule| rule.dirty_max.is_some())
     }
 
     /// Whether an open may go on now; if not, why. Asks for room then. May take as long as adding up all that is dirty.
@@ -97,7 +97,7 @@ impl Vfs {
         let sums = self.sums(backlog.iter().filter(of_rule));
         match room::below(rule.dirty_max, sums) {
             Room::Free => *self.room.over.lock() = None,
-            Room::Over => self.tell_over(rule, sums),
+            Room::Over => self.tell_over(&rule, sums),
             Room::Wait => {
                 self.ask_for_room(backlog.iter().filter(of_rule), rule.stage);
                 return Ok(Some(Cause::Limit(rule.index)));
@@ -182,11 +182,11 @@ impl Vfs {
     }
 
     fn backlog(&self) -> Result<Arc<Vec<Backlog>>> {
-        self.catalog().backlog(Duration::ZERO, &|path| self.parts.rules.is_held(path))
+        self.catalog().backlog(Duration::ZERO, &|path| self.rules().is_held(path))
     }
 
-    fn rule_of(&self, part: &Backlog) -> Option<&Rule> {
-        self.parts.rules.of_domain(&part.domain)
+    fn rule_of(&self, part: &Backlog) -> Option<Arc<Rule>> {
+        self.rules.read().of_domain(&part.domain).cloned()
     }
 
     fn sums<'a>(&self, parts: impl Iterator<Item = &'a Backlog>) -> Sums {

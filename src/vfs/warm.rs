@@ -46,7 +46,7 @@ impl Vfs {
         let path = self.some_path(ino)?;
         let rule = self.rule(&path);
         let remote = newest.first().ok_or_else(|| no_copy(&path))?;
-        if !self.hot_copies(rule, remote)?.is_empty() {
+        if !self.hot_copies(&rule, remote)?.is_empty() {
             return Ok(Warming::Near);
         }
         let Some(hot) = rule.hot.iter().find_map(|tier| self.parts.hots.get(tier)) else {

@@ -55,7 +55,7 @@ impl Vfs {
             };
         }
         if newest.iter().any(|replica| replica.tier == rule.home && self.resident(replica.tier).is_some()) {
-            return self.open_in_place(shared, inode, &newest, rule, truncate);
+            return self.open_in_place(shared, inode, &newest, &rule, truncate);
         }
         if let Some(open) = shared.as_ref().filter(|open| open.passes_through()) {
             return self.take_over(open, inode, &newest, truncate);
@@ -143,7 +143,7 @@ impl Vfs {
     /// A file was taken back for a writer that never came: it is as closed as it was.
     fn give_back(&self, ino: Ino, open: &OpenFile) -> Result<()> {
         let path = self.some_path(ino)?;
-        self.catalog().close(ino, content_of(open.writable()?)?, &self.parts.rules.domain(&path))?;
+        self.catalog().close(ino, content_of(open.writable()?)?, &self.rules().domain(&path))?;
         self.catalog().released(ino)
     }
 
@@ -232,7 +232,7 @@ impl Vfs {
         let bytes = if truncate || inode.attr.size == 0 { First::None } else { First::Copied };
         if bytes == First::Copied {
             let name = stage_name(ino, inode.generation.next());
-            self.copy_up(caller, shared, inode, newest, rule, &name)?;
+            self.copy_up(caller, shared, inode, newest, &rule, &name)?;
         }
         let replica = self.catalog().begin_write(ino, rule.stage)?;
         self.make_generation(inode, path, &replica, bytes, truncate)
