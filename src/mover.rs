@@ -23,9 +23,9 @@ mod room;
 mod status;
 mod stores;
 
-pub use evict::{HotPlan, Leaving};
 pub use awaited::Committer;
 pub use context::{Invalidate, IsOpen, Lost, Preserve, SettleClosed, WhileNames, WhileUnwritten};
+pub use evict::{HotPlan, Leaving};
 pub use flush::{FlushReport, FlushScope, Named, Progress};
 pub use handle::MoverHandle;
 pub use listing::{Queued, Stand, What};

@@ -51,7 +51,6 @@ use crate::error::{Kind, Result};
 use crate::heat::Heat;
 use crate::policy::placement::Rules;
 use crate::tier::Tiers;
-
 use crate::types::{Attr, Ino, Invalidation, TierId};
 use parking_lot::RwLock;
 use std::collections::HashMap;

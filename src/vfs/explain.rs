@@ -86,8 +86,8 @@ impl Vfs {
         let facts = self.facts_of(ino)?;
         let rule = self.rule(&facts.path);
         let newest = self.newest(&inode)?;
-        let copies = self.copies(rule, &newest)?;
-        let next = self.what_is_next(rule, &inode, &copies);
+        let copies = self.copies(&rule, &newest)?;
+        let next = self.what_is_next(&rule, &inode, &copies);
         Ok(Explained {
             v: EXPLAINED_VERSION,
             path: facts.path.to_string(),

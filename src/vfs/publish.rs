@@ -74,21 +74,21 @@ impl Vfs {
     }
 
     /// The rule of a file that has to reach its home from the stage, unless its name is held: then nothing is committed before it is renamed.
-    fn published_by(&self, node: &Node, open: &OpenFile) -> Result<Option<&Rule>> {
+    fn published_by(&self, node: &Node, open: &OpenFile) -> Result<Option<Arc<Rule>>> {
         if !matches!(open.bytes, Bytes::Staged { .. }) || node.unlinked.load(Ordering::Acquire) {
             return Ok(None);
         }
         let path = self.some_path(node.ino)?;
         let rule = self.rule(&path);
         let waits = (rule.write, rule.fsync) != (Write::Back, Fsync::Stage);
-        Ok(Some(rule).filter(|_| waits && !self.parts.rules.is_held(&path)))
+        Ok(Some(rule).filter(|_| waits && !self.rules().is_held(&path)))
     }
 
     /// What the names in a directory have to wait for when it is synced.
     pub(super) fn names_at_home(&self, ino: Ino) -> Result<Pending> {
         let rule = self.rule(&self.some_path(ino)?);
         let waits = rule.fsync == Fsync::Home;
-        Ok(waits.then(|| (Awaited::Names(ino), self.patience(rule))))
+        Ok(waits.then(|| (Awaited::Names(ino), self.patience(&rule))))
     }
 
     fn patience(&self, rule: &Rule) -> Duration {
@@ -98,7 +98,7 @@ impl Vfs {
     /// How often [`Vfs::upload_open`] has something to look at; never, if no rule wants it.
     #[must_use]
     pub fn open_upload_every(&self) -> Option<Duration> {
-        let least = self.parts.rules.iter().filter_map(|rule| rule.open_upload).min()?;
+        let least = self.rules().iter().filter_map(|rule| rule.open_upload).min()?;
         Some((least / OPEN_LOOKS).min(OPEN_LOOK_MAX))
     }
 
@@ -126,7 +126,7 @@ impl Vfs {
             return Ok(false);
         }
         let path = self.some_path(node.ino)?;
-        let Some(every) = self.rule(&path).open_upload.filter(|_| !self.parts.rules.is_held(&path)) else {
+        let Some(every) = self.rule(&path).open_upload.filter(|_| !self.rules().is_held(&path)) else {
             return Ok(false);
         };
         let now = self.parts.clock.monotonic();
@@ -152,7 +152,7 @@ impl Vfs {
             match self.try_to_publish(node)? {
                 Published::Nothing => return Ok(None),
                 Published::Pending(awaited) => {
-                    let patience = self.patience(self.rule(&self.some_path(node.ino)?));
+                    let patience = self.patience(&self.rule(&self.some_path(node.ino)?));
                     return Ok(Some((awaited, patience)));
                 }
                 Published::Changed => {}
@@ -264,7 +264,7 @@ impl Vfs {
     /// hot copy or go when nobody has them open.
     pub(super) fn end_unchanged(&self, ino: Ino) -> Result<bool> {
         let path = self.some_path(ino)?;
-        self.catalog().end_unchanged(ino, &self.parts.rules.domain(&path))
+        self.catalog().end_unchanged(ino, &self.rules().domain(&path))
     }
 }
 
