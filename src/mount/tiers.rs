@@ -183,7 +183,9 @@ pub fn stages(
     let staging = catalog.staging()?;
     let mut stages = HashMap::new();
     for one in built {
-        let named = config.rules.iter().any(|rule| rule.stage == one.row.name);
+        // A hot copy that is open becomes a staged file when somebody writes to it.
+        let named =
+            config.rules.iter().any(|rule| rule.stage == one.row.name || rule.hot.contains(&one.row.name));
         if (named || staging.contains(&one.row.id)) && may_be_written(one, writing) {
             let store = StageStore::claim_when_there(one.tier.clone(), catalog.id(), &owner)
                 .map_err(|error| error.context(format!("stage on tier {}", one.row.name)))?;

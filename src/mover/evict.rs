@@ -46,6 +46,38 @@ struct Found {
     copy: Copy,
     /// Whose copy it is; none if it was not opened here.
     ino: Option<Ino>,
+    /// What it would cost to read it from its home.
+    fetch: Fetch,
+}
+
+/// What kinds of homes the copies on one tier have.
+enum Homes {
+    Blob,
+    /// Directory tiers too: which one it is must be looked up.
+    Mixed,
+}
+
+impl Homes {
+    fn of(context: &Context, tier: TierId) -> Self {
+        let is_resident =
+            |home: TierId| context.tiers.get(&home).is_some_and(|home| home.resident().is_some());
+        let mixed = context.rules().iter().any(|rule| rule.hot.contains(&tier) && is_resident(rule.home));
+        if mixed { Self::Mixed } else { Self::Blob }
+    }
+}
+
+impl Found {
+    fn of(context: &Context, copy: Copy, ino: Option<Ino>, homes: &Homes) -> Self {
+        let near = |ino| {
+            // Where the catalog can't say, it is far.
+            let replicas = context.catalog.replicas(ino).unwrap_or_default();
+            let is_near = |tier| context.tiers.get(&tier).is_some_and(|tier| tier.resident().is_some());
+            replicas.iter().any(|replica| !replica.staged && is_near(replica.tier))
+        };
+        let is_near = matches!(homes, Homes::Mixed) && ino.is_some_and(near);
+        let fetch = if is_near { Fetch::SHARE } else { Fetch::BLOB };
+        Self { copy, ino, fetch }
+    }
 }
 
 /// Copies dropped.
@@ -83,7 +115,7 @@ impl Evictor {
         let space = hot.store.space();
         if hot.counted {
             if self.is_old(context) {
-                self.look(context, &hot.store, &Kept::on(context, tier, &hot.store)?)?;
+                self.look(context, tier, &hot.store, &Kept::on(context, tier, &hot.store)?)?;
             }
             resident.note_used(self.others(context, tier)?.saturating_add(space.copies()).max(1));
         }
@@ -93,7 +125,7 @@ impl Evictor {
         if too_much > 0 || space.was_refused() {
             let kept = Kept::on(context, tier, &hot.store)?;
             if self.is_old(context) || self.candidates.is_empty() {
-                self.look(context, &hot.store, &kept)?;
+                self.look(context, tier, &hot.store, &kept)?;
             }
             self.rank(context, &kept);
             let dropped = self.drop_copies(&hot.store, too_much)?;
@@ -114,18 +146,18 @@ impl Evictor {
         let Some(resident) = hot.store.tier().resident() else { return Ok(plan) };
         let kept = Kept::on(context, tier, &hot.store)?;
         let mut candidates = Candidates::new(SHOWN);
-        let owners = context.heat.by_copy();
+        let (owners, homes) = (context.heat.by_copy(), Homes::of(context, tier));
         hot.store.scan(&mut |copy| {
             plan.copies += copy.size;
             let ino = owners.get(&HotStore::copy_id(&copy.key)).copied();
-            let found = Found { copy, ino };
+            let found = Found::of(context, copy, ino, &homes);
             candidates.offer(worth(context, &kept, &found), found);
             ControlFlow::Continue(())
         })?;
         candidates.rank(|found| worth(context, &kept, found));
         let room = Room::of(resident, hot)?;
         (plan.all, plan.left, plan.too_much) = (room.all, room.left, room.too_much(space));
-        while let Some(Found { copy, ino }) = candidates.pop() {
+        while let Some(Found { copy, ino, .. }) = candidates.pop() {
             let rate = rate(&context.heat, ino, copy.last_use, context.clock.wall());
             plan.leaving.push(Leaving { ino, key: copy.key, size: copy.size, rate });
         }
@@ -153,18 +185,18 @@ impl Evictor {
     }
 
     /// Looks for all copies, unless that was done a moment ago.
-    fn look(&mut self, context: &Context, store: &HotStore, kept: &Kept) -> Result<()> {
+    fn look(&mut self, context: &Context, tier: TierId, store: &HotStore, kept: &Kept) -> Result<()> {
         let now = context.clock.monotonic();
         if self.looked.is_some_and(|(at, took)| now.saturating_sub(at) < took * LOOK_SHARE) {
             return Ok(());
         }
-        let owners = context.heat.by_copy();
+        let (owners, homes) = (context.heat.by_copy(), Homes::of(context, tier));
         let mut candidates = Candidates::new(CANDIDATES);
         let mut bytes = 0;
         store.scan(&mut |copy| {
             bytes += copy.size;
             let ino = owners.get(&HotStore::copy_id(&copy.key)).copied();
-            let found = Found { copy, ino };
+            let found = Found::of(context, copy, ino, &homes);
             candidates.offer(worth(context, kept, &found), found);
             ControlFlow::Continue(())
         })?;
@@ -271,10 +303,10 @@ impl Room {
 }
 
 fn worth(context: &Context, kept: &Kept, found: &Found) -> Worth {
-    let Found { copy, ino } = found;
+    let Found { copy, ino, fetch } = found;
     kept.worth(&copy.key, copy.last_use).unwrap_or_else(|| {
         let rate = rate(&context.heat, *ino, copy.last_use, context.clock.wall());
-        Worth::Usual(value(rate, copy.size, Fetch::BLOB))
+        Worth::Usual(value(rate, copy.size, *fetch))
     })
 }
 

@@ -5,7 +5,7 @@ use super::{CopyRole, Vfs};
 use crate::catalog::{Inode, Replica, WriteState};
 use crate::error::Result;
 use crate::policy::admission::{Admission, CLEARLY_MORE};
-use crate::policy::heat::{Fetch, value};
+use crate::policy::heat::value;
 use crate::policy::placement::{Promote, Rule};
 use crate::types::{FileKind, Ino};
 use serde::{Deserialize, Serialize};
@@ -116,7 +116,7 @@ impl Vfs {
         for replica in newest {
             let role = if replica.staged { CopyRole::Stage } else { CopyRole::Home };
             copies.push(fact(replica.tier, role, &replica.key));
-            if self.resident(replica.tier).is_none() {
+            if !replica.staged {
                 for (tier, key) in self.hot_copies(rule, replica)? {
                     copies.push(fact(tier, CopyRole::Hot, &key));
                 }
@@ -168,9 +168,6 @@ impl Vfs {
             return "no hot copy: its rule names no tier for them".to_owned();
         };
         let name = hot.tier().name();
-        if copies.iter().all(|copy| copy.role == word(CopyRole::Home)) && self.is_near(rule) {
-            return format!("no hot copy: it is read where it is, on {}", self.tier_name(rule.home));
-        }
         if let Some(copy) = copies.iter().find(|copy| copy.role == word(CopyRole::Hot)) {
             return format!(
                 "read from the hot copy on {}, which leaves when others there are worth more",
@@ -181,7 +178,7 @@ impl Vfs {
             return "read from home: only `tierfs warm` makes hot copies under this rule".to_owned();
         }
         let (size, space) = (inode.attr.size, hot.space());
-        let worth = value(self.parts.heat.rate(inode.attr.ino), size, Fetch::BLOB);
+        let worth = value(self.parts.heat.rate(inode.attr.ino), size, self.fetch_of(rule));
         match (space.decision(size, worth), rule.promote) {
             (Admission::Room, _) => format!("the next read makes a hot copy on {name}: there is room"),
             (Admission::InPlaceOfOthers, _) | (_, Promote::OnRead) => {
@@ -195,10 +192,6 @@ impl Vfs {
                 None => format!("read from home: {name} is full of copies that are opened more often"),
             },
         }
-    }
-
-    fn is_near(&self, rule: &Rule) -> bool {
-        self.resident(rule.home).is_some()
     }
 }
 

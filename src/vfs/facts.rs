@@ -100,7 +100,7 @@ impl Vfs {
             let role = if replica.staged { CopyRole::Stage } else { CopyRole::Home };
             copies.push(Copy { tier: self.tier_name(replica.tier), role });
         }
-        for replica in newest.iter().filter(|replica| self.resident(replica.tier).is_none()) {
+        for replica in newest.iter().filter(|replica| !replica.staged) {
             for (tier, _) in self.hot_copies(&rule, replica)? {
                 copies.push(Copy { tier: self.tier_name(tier), role: CopyRole::Hot });
             }

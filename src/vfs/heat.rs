@@ -1,13 +1,16 @@
 //! Opens are counted, and decide which files get a hot copy.
 
 use super::{Caller, Vfs};
-use crate::catalog::Inode;
+use crate::catalog::{Inode, Replica};
 use crate::data::{FillStart, HotStore, Identity};
 use crate::error::Result;
 use crate::heat::Around;
 use crate::policy::heat::{Fetch, value};
 use crate::policy::placement::{Promote, Rule};
 use crate::types::{Ino, Key};
+
+/// A file that changed a shorter time ago may change again within one tick of its file system's clock.
+const SETTLED_NS: i64 = 2_000_000_000;
 
 /// Names of a directory that are counted at most: from here on all directories are large.
 const NAMES_MAX: usize = 1 << 20;
@@ -18,6 +21,11 @@ impl Vfs {
         if let Some(dir) = dir {
             self.parts.heat.opened(ino, dir, &|dir| self.around(dir));
         }
+    }
+
+    /// What it costs to read a file of this rule from its home.
+    pub(super) fn fetch_of(&self, rule: &Rule) -> Fetch {
+        if self.resident(rule.home).is_some() { Fetch::SHARE } else { Fetch::BLOB }
     }
 
     /// Whether this program reads everything there is, which says nothing of what will be needed. Looks at the program: only where
@@ -56,12 +64,37 @@ impl Vfs {
             Promote::OnRead => hot.space().reserve(size),
             Promote::Heat => {
                 let rate = self.parts.heat.rate(inode.attr.ino);
-                hot.space().admit(size, value(rate, size, Fetch::BLOB))
+                hot.space().admit(size, value(rate, size, self.fetch_of(rule)))
             }
         };
         let Some(admitted) = admitted else { return Ok(None) };
         self.note_copy(inode.attr.ino, &hot.path_key(identity)?);
         hot.begin_fill(identity, size, admitted).map(Some)
+    }
+
+    /// Has a hot copy made, in the background, of a file that was just opened where it is at home on a directory tier.
+    pub(super) fn promote_beside(&self, caller: &Caller, rule: &Rule, replicas: &[Replica], inode: &Inode) {
+        if rule.hot.is_empty() || rule.promote == Promote::Never {
+            return;
+        }
+        let Some(home) = self.clean_at_resident_home(rule, replicas) else { return };
+        // What is written in place is told from what it was by its times: they must be able to change.
+        let age = self.now().0.saturating_sub(inode.attr.ctime.0);
+        if age < SETTLED_NS || self.sweeps(caller) {
+            return;
+        }
+        if let Err(error) = self.copy_beside(rule, home, inode) {
+            tracing::warn!(%error, "no hot copy can be made now; the file is read where it is");
+        }
+    }
+
+    fn copy_beside(&self, rule: &Rule, home: &Replica, inode: &Inode) -> Result<()> {
+        let identity = self.identity(home)?;
+        let Some(FillStart::Started(fill)) = self.promote(rule, inode, &identity)? else { return Ok(()) };
+        let reader = self.read_from_home(home, inode, Some(fill))?;
+        // The first byte begins it; with the reader gone, the rest goes on in the background.
+        let _ = reader.try_read(0, &mut [0]);
+        Ok(())
     }
 
     /// Whose copy it is, for whoever has to choose which leave.

@@ -225,11 +225,16 @@ impl Vfs {
         let path = self.some_path(inode.attr.ino)?;
         let rule = self.rule(&path);
         let replicas = self.newest(inode)?;
+        if let Some(hot) = self.find_nearer(&rule, &replicas, inode)? {
+            self.count_open(inode.attr.ino, dir);
+            return Ok(self.open_file(hot, inode.generation));
+        }
         if let Some(local) = self.open_local(&replicas, &rule)? {
             if looks == Looks::Known {
                 self.expect_known(&replicas, &local)?;
             }
             self.count_open(inode.attr.ino, dir);
+            self.promote_beside(caller, &rule, &replicas, inode);
             return Ok(self.open_file(local, inode.generation));
         }
         let remote = replicas.iter().find(|replica| self.resident(replica.tier).is_none());
@@ -313,6 +318,25 @@ impl Vfs {
             }
         }
         Ok(None)
+    }
+
+    /// A hot copy of what its resident home holds: the rule has tiers that are nearer.
+    fn find_nearer(&self, rule: &Rule, replicas: &[Replica], inode: &Inode) -> Result<Option<Bytes>> {
+        match self.clean_at_resident_home(rule, replicas) {
+            Some(home) if !rule.hot.is_empty() => self.find_hot(rule, home, inode),
+            _ => Ok(None),
+        }
+    }
+
+    /// The copy at home, if that is a directory tier and no newer bytes are on a stage.
+    pub(super) fn clean_at_resident_home<'a>(
+        &self,
+        rule: &Rule,
+        replicas: &'a [Replica],
+    ) -> Option<&'a Replica> {
+        self.resident(rule.home)?;
+        let is_staged = replicas.iter().any(|replica| replica.staged);
+        replicas.iter().find(|replica| replica.tier == rule.home && !is_staged)
     }
 
     pub(super) fn identity(&self, replica: &Replica) -> Result<Identity> {

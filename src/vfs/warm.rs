@@ -40,11 +40,12 @@ impl Vfs {
             let rehydrating = self.rehydrate(caller, ino)?;
             return Ok(if rehydrating { Warming::Rehydrating } else { Warming::Near });
         }
-        if newest.iter().any(|replica| self.resident(replica.tier).is_some()) {
-            return Ok(Warming::Near);
-        }
         let path = self.some_path(ino)?;
         let rule = self.rule(&path);
+        let is_here = newest.iter().any(|replica| self.resident(replica.tier).is_some());
+        if is_here && (rule.hot.is_empty() || self.clean_at_resident_home(&rule, &newest).is_none()) {
+            return Ok(Warming::Near);
+        }
         let remote = newest.first().ok_or_else(|| no_copy(&path))?;
         if !self.hot_copies(&rule, remote)?.is_empty() {
             return Ok(Warming::Near);

@@ -54,6 +54,11 @@ impl Vfs {
                 None => self.begin_writing(caller, shared, &self.catalog().inode(inode.attr.ino)?, truncate),
             };
         }
+        let near =
+            shared.as_ref().filter(|open| open.passes_through() && matches!(open.bytes, Bytes::Hot { .. }));
+        if let (Some(open), true) = (near, self.clean_at_resident_home(&rule, &newest).is_some()) {
+            return self.take_over(open, inode, &newest, truncate);
+        }
         if newest.iter().any(|replica| replica.tier == rule.home && self.resident(replica.tier).is_some()) {
             return self.open_in_place(shared, inode, &newest, &rule, truncate);
         }
@@ -207,9 +212,8 @@ impl Vfs {
             .map(|replica| (replica.key.clone(), Some(replica.clone())))
             .collect();
         if let Some(hot) = self.parts.hots.get(&tier) {
-            // The rule may name another home by now: what was read is a copy of what is not resident.
-            let remote = newest.iter().filter(|replica| self.resident(replica.tier).is_none());
-            for home in remote {
+            // The rule may name another home by now: what was read is a copy of what is elsewhere.
+            for home in newest.iter().filter(|replica| replica.tier != tier && !replica.staged) {
                 keys.push((hot.path_key(&self.identity(home)?)?, None));
             }
         }

@@ -3,17 +3,12 @@
 use crate::support::blob_server::{BlobServer, Effect, WRITES, When};
 use crate::support::mount::{on_own_server, told};
 use crate::support::{Mode, Mount, Tiers, noise, wait};
-use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::{Command, Output};
 
 fn rig() -> (BlobServer, Tiers, Mount) {
     on_own_server(crate::support::mount::RULES, Mode::Ordinary, &["blob"])
-}
-
-fn status(mount: &Mount) -> Value {
-    serde_json::from_str(&mount.tierstat(&["--json"])).expect("JSON")
 }
 
 fn health(mount: &Mount) -> Output {
@@ -38,8 +33,8 @@ fn denied_uploads_are_kept_told_and_go_on_by_themselves() {
     for (name, bytes) in &files {
         fs::write(mount.path(name), bytes).expect("a write");
     }
-    wait::until("the refusal to be told", || status(&mount)["queue"]["retrying"] == 1);
-    let told = status(&mount);
+    wait::until("the refusal to be told", || mount.status()["queue"]["retrying"] == 1);
+    let told = mount.status();
     assert_eq!(told["failing"]["about"], "blob/f0");
     for error in [&told["failing"]["error"], &told["last_error"]["message"]] {
         let error = error.as_str().expect("text");
@@ -65,7 +60,7 @@ fn denied_uploads_are_kept_told_and_go_on_by_themselves() {
         assert!(&tiers.expect_blob(name) == bytes, "{name}");
     }
     wait::until("nothing to be left", || {
-        let now = status(&mount);
+        let now = mount.status();
         now["queue"]["retrying"] == 0 && now["dirty"]["files"] == 0 && now["failing"].is_null()
     });
     is(&mount, 0, "fine");
@@ -80,7 +75,7 @@ fn health_is_2_while_a_person_is_needed_and_0_afterwards() {
     let refused = Effect::Refuse { status: 400, code: "InvalidMetadata", retry_after: None };
     server.fault(When::operation(&WRITES).name("bad"), refused);
     fs::write(mount.path("blob/bad"), "text").expect("a write");
-    wait::until("the refusal", || status(&mount)["blocked_files"] == 1);
+    wait::until("the refusal", || mount.status()["blocked_files"] == 1);
     is(&mount, 2, "now  blob/bad can't reach its home");
     server.clear_faults();
     mount.flush();
@@ -97,7 +92,7 @@ fn health_is_2_while_a_person_is_needed_and_0_afterwards() {
     let aside = names.iter().find(|name| name.contains(".conflict-")).expect("a conflict copy");
     fs::rename(mount.path(aside), mount.path("blob/ours")).expect("a rename");
     is(&mount, 0, "fine");
-    assert_eq!(status(&mount)["conflicts"], 1);
+    assert_eq!(mount.status()["conflicts"], 1);
     mount.flush();
 
     let mark = tiers.scratch.join(".tierfs/id");

@@ -3,7 +3,6 @@
 use crate::support::blob_server::{BlobServer, Effect, WRITES, When};
 use crate::support::mount::on_own_server;
 use crate::support::{BOTH, Mode, Mount, Over, Tiers, noise, wait};
-use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -33,14 +32,10 @@ fn rig(mode: Mode) -> (BlobServer, Tiers, Mount) {
     on_own_server(RULES, mode, &["blob", "blob/d", "other"])
 }
 
-fn status(mount: &Mount) -> Value {
-    serde_json::from_str(&mount.tierstat(&["--json"])).expect("JSON")
-}
-
 /// The sums that decide may be some milliseconds old, and a close may be on its way: here they are of now.
 fn until_known(mount: &Mount, bytes: u64) {
     wait::until("the sums to be of now", || {
-        let status = status(mount);
+        let status = mount.status();
         if status["dirty"]["open_files"] != 0 || !status["over"].as_array().expect("a list").is_empty() {
             return false;
         }
@@ -59,7 +54,7 @@ fn writer(mount: &Mount, name: &str) -> Child {
 }
 
 fn waits(mount: &Mount) -> u64 {
-    let status = status(mount);
+    let status = mount.status();
     status["waiting"].as_array().expect("a list").iter().map(|one| one["opens"].as_u64().unwrap_or(0)).sum()
 }
 
@@ -74,7 +69,7 @@ fn an_open_above_dirty_max_waits_until_there_is_room() {
         let mut new = writer(&mount, "blob/d/new");
         let mut old = writer(&mount, "blob/big");
         wait::until("both to wait", || waits(&mount) == 2);
-        let now = status(&mount);
+        let now = mount.status();
         let why = now["waiting"][0]["why"].as_str().expect("text");
         assert!(why.contains("dirty_max of blob/**") && now["waiting"][0]["since_s"].is_u64(), "{now}");
         assert!(now["attention"].to_string().contains("2 opens for writing wait"), "{now}");
@@ -134,7 +129,7 @@ fn nobody_waits_for_what_nobody_can_commit() {
     drop(open.try_clone().expect("dup"));
     fs::write(mount.path("blob/behind"), noise(2, 2 << 20)).expect("it goes on");
     fs::write(mount.path("blob/more"), "more").expect("it goes on");
-    wait::until("it to be shouted", || !status(&mount)["over"].as_array().expect("a list").is_empty());
+    wait::until("it to be shouted", || !mount.status()["over"].as_array().expect("a list").is_empty());
     let health = Command::new(env!("CARGO_BIN_EXE_tierstat")).arg("health").arg(mount.root()).output();
     let health = health.expect("tierstat");
     assert_eq!(health.status.code(), Some(2));

@@ -420,6 +420,11 @@ impl Mount {
         assert!(output.status.success(), "tierstat {arguments:?}: {}", told(&output));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
+
+    /// All facts of the daemon: `tierstat --json`.
+    pub fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.tierstat(&["--json"])).expect("JSON")
+    }
 }
 
 impl Drop for Mount {
