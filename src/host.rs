@@ -44,8 +44,38 @@ pub fn has_sys_admin() -> bool {
         .is_ok_and(|status| effective(&status).is_some_and(|set| set >> CAP_SYS_ADMIN & 1 == 1))
 }
 
+/// Whether a set-uid program such as fusermount3 could get CAP_SYS_ADMIN here: containers take it from the bounding set, or
+/// forbid new privileges.
+#[must_use]
+pub fn may_gain_sys_admin() -> bool {
+    // Where /proc does not say, only trying can.
+    std::fs::read_to_string("/proc/self/status").map_or(true, |status| can_gain(&status))
+}
+
+fn can_gain(status: &str) -> bool {
+    let bounded = capabilities(status, "CapBnd:").is_none_or(|set| set >> CAP_SYS_ADMIN & 1 == 1);
+    let forbidden =
+        status.lines().filter_map(|line| line.strip_prefix("NoNewPrivs:")).any(|set| set.trim() == "1");
+    bounded && !forbidden
+}
+
+/// Whether this process is root, or whatever it is, only in a user namespace of a container.
+#[must_use]
+pub fn in_user_namespace() -> bool {
+    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_some(&map))
+}
+
+/// The first user namespace has all ids, each as itself.
+fn maps_some(map: &str) -> bool {
+    !map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
 fn effective(status: &str) -> Option<u64> {
-    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    capabilities(status, "CapEff:")
+}
+
+fn capabilities(status: &str, set: &str) -> Option<u64> {
+    let set = status.lines().find_map(|line| line.strip_prefix(set))?;
     u64::from_str_radix(set.trim(), 16).ok()
 }
 
@@ -142,7 +172,10 @@ pub struct Obstacle {
 #[must_use]
 pub fn passthrough_obstacles<'a>(roots: impl IntoIterator<Item = &'a Path>) -> Vec<Obstacle> {
     let mut obstacles: Vec<Obstacle> =
-        [old_kernel(kernel()), no_privilege(has_sys_admin())].into_iter().flatten().collect();
+        [old_kernel(kernel()), no_privilege(has_sys_admin()), foreign(in_user_namespace())]
+            .into_iter()
+            .flatten()
+            .collect();
     obstacles.extend(roots.into_iter().filter(|root| is_overlay(root)).map(|root| Obstacle {
         why: format!("{} is on overlayfs", root.display()),
         remedy: "put it on a volume or a host path".to_owned(),
@@ -170,6 +203,14 @@ fn no_privilege(has_sys_admin: bool) -> Option<Obstacle> {
     })
 }
 
+fn foreign(in_user_namespace: bool) -> Option<Obstacle> {
+    in_user_namespace.then(|| Obstacle {
+        why: "this is a user namespace, and the kernel wants CAP_SYS_ADMIN outside of it".to_owned(),
+        remedy: "run as root outside of user namespaces (container: --cap-add SYS_ADMIN, not rootless)"
+            .to_owned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +229,17 @@ mod tests {
     fn capabilities_are_read() {
         assert_eq!(effective("Name:\tx\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
         assert_eq!(effective("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn what_a_container_takes_away_is_read() {
+        let status =
+            |bounding: &str, forbidden: &str| format!("CapBnd:\t{bounding}\nNoNewPrivs:\t{forbidden}\n");
+        assert!(can_gain(&status("000001ffffffffff", "0")) && can_gain(""));
+        assert!(!can_gain(&status("00000000a80425fb", "0")) && !can_gain(&status("000001ffffffffff", "1")));
+        assert!(!maps_some("         0          0 4294967295\n"));
+        assert!(maps_some("         0       1000          1\n") && maps_some("0 100000 65536\n"));
+        assert!(foreign(true).is_some() && foreign(false).is_none());
     }
 
     #[test]

@@ -110,7 +110,7 @@ setup_test() { setup_demo; need_apt git=git bindfs=bindfs man=man-db; need_azuri
 setup_soak() { setup_test; need_apt python3=python3; need_testers; }
 setup_full() {
   setup_soak
-  need_apt sqlite3=sqlite3 rsync=rsync vim=vim make=make perl=perl tar=tar cmp=diffutils fio=fio stress-ng=stress-ng
+  need_apt sqlite3=sqlite3 rsync=rsync vim=vim make=make perl=perl tar=tar cmp=diffutils fio=fio stress-ng=stress-ng podman=podman runc=runc
   need_python; need_model; need_cargo_deb
 }
 setup_bench() { setup_demo; need_apt mergerfs=mergerfs; }

@@ -5,6 +5,7 @@ use crate::cli::detach::{Manner, detach};
 use crate::cli::failure::Failure;
 use crate::control::mounts::{self, Mount};
 use crate::control::target::Target;
+use crate::host;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,13 @@ pub enum Entries {
 /// [`Failure`] that says what is missing.
 pub fn fuse() -> Result<(), Failure> {
     device(Path::new("/dev/fuse"), OpenOptions::new().read(true).write(true).open("/dev/fuse"))?;
-    if !crate::host::has_sys_admin() && !on_path("fusermount3") {
+    if !host::has_sys_admin() && !host::may_gain_sys_admin() {
+        return Err(Failure::failed(
+            "mounting needs CAP_SYS_ADMIN, which nobody can get here: start the container with --cap-add SYS_ADMIN, or mount for \
+             one job alone in a user namespace: unshare --map-root-user --mount sh -c 'tierfs mount … && JOB'",
+        ));
+    }
+    if !host::has_sys_admin() && !on_path("fusermount3") {
         return Err(Failure::failed(
             "mounting needs CAP_SYS_ADMIN or fusermount3: run as root (container: --cap-add SYS_ADMIN), or install \
              fusermount3 (apt install fuse3)",
