@@ -3,6 +3,7 @@
 
 pub mod adopt;
 pub mod args;
+pub mod bundle;
 pub mod check;
 pub mod config_command;
 pub mod demo;
@@ -82,6 +83,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Unmount(args) if args.lazy => unmount::run_lazily(&args.mountpoint),
         Command::Unmount(args) => unmount::run(&args.mountpoint, args.timeout),
         Command::Check(args) => check::run(&args),
+        Command::DebugBundle(args) => bundle::run(&args),
         Command::Config(args) => config(args),
         Command::Demo(args) => demo::run(args.dir),
         Command::Flush(args) => flush::run(&args),

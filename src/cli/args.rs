@@ -30,6 +30,8 @@ pub enum Command {
     Unmount(UnmountArgs),
     /// Check CONFIG, reach every tier, and say what this kernel and container allow
     Check(CheckArgs),
+    /// Collect what somebody who helps needs to know in one tar, without secrets
+    DebugBundle(BundleArgs),
     /// Show a config's values and their sources, an example, or all keys
     Config(ConfigArgs),
     /// See it work: three tiers in local directories, a real mount, a crash and a recovery
@@ -158,6 +160,20 @@ pub struct CheckArgs {
     pub config: PathBuf,
     /// Where it is to be mounted
     pub mountpoint: Option<PathBuf>,
+}
+
+/// `tierfs debug-bundle`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct BundleArgs {
+    /// The config file, mounted or not
+    pub config: PathBuf,
+    /// Where to write it; must not be there [default: tierfs-debug-TIME.tar here]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The daemon's log, where `mount --log` named one
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
 }
 
 /// `tierfs config`

@@ -1,6 +1,9 @@
 //! `tierfs check`: one line a finding, what is wrong with what to do about it. Changes nothing.
 
+mod access;
 mod finding;
+mod machine;
+mod options;
 mod stages;
 mod tiers;
 
@@ -35,7 +38,9 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         }
         Err(problems) => return Err(Failure::usage(problems.to_string())),
     };
-    let found = on_this_machine(&config, args.mountpoint.as_deref());
+    let mounts = mounts::all().unwrap_or_default();
+    let mut found = on_this_machine(&config, args.mountpoint.as_deref());
+    found.extend(machine::look(&config, &mounts));
     print(&found)?;
     let on_tiers = tiers::reach(&config, &args.config, &mut |finding| print(std::slice::from_ref(&finding)))?;
     if on_tiers.max(worst(&found)) < Level::Fail {

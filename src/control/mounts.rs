@@ -22,6 +22,10 @@ pub struct Mount {
     pub source: String,
     /// Its options.
     pub options: String,
+    /// Options of the file system itself: those of NFS and SMB.
+    pub super_options: String,
+    /// Its device, as in `/sys/class/bdi`.
+    pub device: String,
 }
 
 impl Mount {
@@ -81,12 +85,17 @@ pub fn tierfs() -> io::Result<Vec<Mount>> {
 /// The mount that `path` (absolute, without links) lies in, and nothing if that is none of ours.
 #[must_use]
 pub fn containing<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    holding(mounts, path).filter(|mount| mount.is_tierfs())
+}
+
+/// The mount of any kind that `path` (absolute, without links) lies in.
+#[must_use]
+pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     // The last of equally long mount points is the one on top.
     mounts
         .iter()
         .filter(|mount| path.starts_with(&mount.point))
         .max_by_key(|mount| mount.point.components().count())
-        .filter(|mount| mount.is_tierfs())
 }
 
 /// `path` made absolute, links above its last component resolved as far as the file systems
@@ -105,20 +114,24 @@ pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     Ok(parent.canonicalize().unwrap_or_else(|_dead_or_missing| parent.to_owned()).join(name))
 }
 
-fn parse(text: &[u8]) -> Vec<Mount> {
+/// The mounts that `text`, in the form of mountinfo, lists.
+#[must_use]
+pub fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
 /// `36 35 98:0 /root /point opts optional... - type source superopts`
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let root = path(fields.nth(3)?);
+    let device = text(fields.nth(2)?);
+    let root = path(fields.next()?);
     let point = path(fields.next()?);
     let options = text(fields.next()?);
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let fs_type = text(fields.next()?);
     let source = text(fields.next()?);
-    Some(Mount { point, root, fs_type, source, options })
+    let super_options = fields.next().map(text).unwrap_or_default();
+    Some(Mount { point, root, fs_type, source, options, super_options, device })
 }
 
 fn path(field: &[u8]) -> PathBuf {
@@ -164,6 +177,7 @@ mod tests {
         assert_eq!(mounts.len(), 4);
         assert_eq!(mounts[1].point, Path::new("/m"));
         assert_eq!(mounts[1].source, "train");
+        assert_eq!((mounts[1].device.as_str(), mounts[1].super_options.as_str()), ("0:50", "rw,user_id=0"));
         assert_eq!(mounts[3].point, Path::new("/mnt/with space"));
         assert_eq!(unescape(br"a\134b\9"), br"a\b\9");
     }

@@ -14,11 +14,13 @@ mod folder;
 mod listing;
 mod names;
 mod options;
+mod service_time;
 mod upload;
 
 pub use azure::AzureBlob;
 pub use folder::FolderBlob;
 pub use options::BlobOptions;
+pub use service_time::service_time;
 
 use crate::error::{Error, Kind, Result};
 use crate::tier::Tier;

@@ -1,6 +1,7 @@
 //! The commands as a user meets them: what they print and how they end. Needs no daemon: where a
 //! mount is needed, a fake one answers.
 
+mod check;
 mod demo;
 mod fake;
 mod mounted;

@@ -1,10 +1,12 @@
 //! Reaching every tier, and what those that answer can't hold.
 
 use super::finding::{Finding, Level};
-use super::stages;
+use super::{access, options, stages};
 use crate::cli::failure::Failure;
 use crate::cli::text;
-use crate::config::{Config, TierConfig, TierKind};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Config, DirectoryConfig, Storage, TierConfig, TierKind};
+use crate::control::mounts;
 use crate::error::{Error, Kind};
 use crate::mount::{self, OwnIds};
 use crate::tier::{Capabilities, Tier};
@@ -61,6 +63,7 @@ async fn ask(config: TierConfig, own: Arc<OwnIds>, file: PathBuf) -> Vec<Finding
             let head = format!("{} at {} answered in {took}{usage}", config.kind.word(), tier.location());
             let mut findings = vec![Finding::ok(what(&config), head)];
             findings.extend(weaknesses(&what(&config), config.kind, &tier.capabilities()));
+            findings.extend(tried(&config, tier.clone(), patience).await);
             findings.extend(left_there(&config, tier, own, &file, patience).await);
             findings
         }
@@ -70,6 +73,43 @@ async fn ask(config: TierConfig, own: Arc<OwnIds>, file: PathBuf) -> Vec<Finding
             format!("no answer in {} s: network, firewall, or a hung mount", patience.as_secs()),
         )],
     }
+}
+
+/// How it is mounted, what it lets us do, and its clock.
+async fn tried(config: &TierConfig, tier: Arc<dyn Tier>, patience: Duration) -> Vec<Finding> {
+    let what = what(config);
+    match &config.storage {
+        Storage::Blob(blob) => {
+            let now = SystemClock::default().wall();
+            let all = async {
+                let mut found = access::blob(&what, tier.as_ref()).await;
+                found.extend(access::clock(&what, blob, now).await);
+                found
+            };
+            let late = || vec![Finding::warn(&*what, "took too long to be tried: throttled, or far away")];
+            tokio::time::timeout(patience, all).await.unwrap_or_else(|_elapsed| late())
+        }
+        Storage::Directory(directory) => {
+            let (directory, writable) = (directory.clone(), tier.capabilities().writable);
+            let look = tokio::task::spawn_blocking(move || on_directory(&what, &directory, writable));
+            tokio::time::timeout(patience, look).await.ok().and_then(Result::ok).unwrap_or_default()
+        }
+    }
+}
+
+fn on_directory(what: &str, directory: &DirectoryConfig, writable: bool) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mounts = mounts::all().unwrap_or_default();
+    let real = directory.path.canonicalize().unwrap_or_else(|_gone| directory.path.clone());
+    if let Some(mount) = mounts::holding(&mounts, &real) {
+        let file = format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
+        let kib = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
+        found.extend(options::told(what, mount, kib));
+    }
+    if writable {
+        found.extend(access::squash(what, directory));
+    }
+    found
 }
 
 /// What other mounts have left on its stages.
