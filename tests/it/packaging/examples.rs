@@ -30,3 +30,20 @@ fn every_example_is_a_config_that_is_right() {
     }
     assert!(seen >= 3, "{seen}");
 }
+
+#[test]
+fn every_config_in_the_readme_is_right() {
+    let readme =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("the README");
+    let dir = tempfile::TempDir::new().expect("a directory");
+    let mut seen = 0;
+    for block in readme.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next()) {
+        let file = dir.path().join("readme.toml");
+        fs::write(&file, block).expect("a config");
+        let mut show = Command::new(env!("CARGO_BIN_EXE_tierfs"));
+        let output = show.args(["config", "show"]).arg(&file).output().expect("tierfs");
+        assert!(output.status.success(), "{}\n{block}", crate::support::mount::told(&output));
+        seen += 1;
+    }
+    assert!(seen >= 4, "{seen}");
+}
