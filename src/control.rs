@@ -31,5 +31,8 @@ pub const PATH_XATTR: &str = "user.tierfs.path";
 /// Extended attribute of a file: the tiers that hold its newest bytes, home first, by commas.
 pub const REPLICAS_XATTR: &str = "user.tierfs.replicas";
 
+/// Extended attribute of a file: its opens a day, decayed; a decimal number.
+pub const HEAT_XATTR: &str = "user.tierfs.heat";
+
 /// Extended attribute of a file: its [`protocol::RowState`] in one word.
 pub const STATE_XATTR: &str = "user.tierfs.state";

@@ -106,7 +106,7 @@ need_cargo_deb() {
 
 setup_build() { need_rust; need_apt gcc=gcc; }
 setup_demo() { setup_build; need_apt fusermount3=fuse3; need_fuse; }
-setup_test() { setup_demo; need_apt git=git bindfs=bindfs man=man-db; need_azurite; need_nextest; }
+setup_test() { setup_demo; need_apt git=git bindfs=bindfs man=man-db systemd-analyze=systemd; need_azurite; need_nextest; }
 setup_soak() { setup_test; need_apt python3=python3; need_testers; }
 setup_full() {
   setup_soak

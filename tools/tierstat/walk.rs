@@ -11,7 +11,7 @@ use tierfs::control::protocol::{
     ErrorCode, Held, ListPage, ListQuery, PAGE_MAX, Role, Row, RowKind, RowState, WirePath,
 };
 use tierfs::control::target::{Target, xattr};
-use tierfs::control::{REPLICAS_XATTR, STATE_XATTR};
+use tierfs::control::{HEAT_XATTR, REPLICAS_XATTR, STATE_XATTR};
 
 /// Calls `each` for every row of `target`, a directory before what is in it.
 pub fn walk(
@@ -139,7 +139,7 @@ fn row(mount: &Mount, path: &Path, found: &Metadata) -> Row {
         mtime_ns: found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()),
         state,
         held: word(REPLICAS_XATTR).map(|tiers| held(&tiers, state)).unwrap_or_default(),
-        heat: None,
+        heat: word(HEAT_XATTR).and_then(|heat| heat.trim().parse().ok()),
     }
 }
 

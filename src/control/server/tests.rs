@@ -238,7 +238,6 @@ fn every_call_is_known_by_name() {
         Call::ForgetLost { up_to: 0 },
         Call::Queue(QueueQuery::default()),
         Call::Plan,
-        Call::Plan,
         Call::Retry { path: WirePath::default() },
     ];
     let names: Vec<String> = calls

@@ -161,7 +161,7 @@ fn row() -> Row {
         mtime_ns: 0,
         state: RowState::Clean,
         held,
-        heat: None,
+        heat: Some(2.5),
     }
 }
 
@@ -362,6 +362,7 @@ fn files(mountpoint: &Path, socket: &Path) -> FakeFiles {
         ((FILE.0, "user.tierfs.path"), b"/native/file".to_vec()),
         ((FILE.0, "user.tierfs.replicas"), b"blob,scratch".to_vec()),
         ((FILE.0, "user.tierfs.state"), b"clean".to_vec()),
+        ((FILE.0, "user.tierfs.heat"), b"2.50".to_vec()),
     ]);
     FakeFiles { attributes: Arc::new(Mutex::new(attributes)) }
 }

@@ -20,7 +20,7 @@ fn tierstat_shows_a_mount_with_or_without_its_socket() {
         let status: serde_json::Value = serde_json::from_str(&json.out).expect("JSON");
         assert_eq!((&status["schema"], &status["version"]), (&1.into(), &"fake".into()));
         tierstat(&["ls".as_ref(), point.as_os_str()]).prints(&[
-            "sB     clean",
+            "sB     clean      2.5/d",
             "5 B  file\n",
             "capital: home",
         ]);

@@ -16,6 +16,8 @@ fn rig() -> (BlobServer, Tiers, Mount) {
     let mount = Mount::of(&tiers).mode(Mode::Ordinary).mount_key("metrics = \"0\"").start();
     fs::create_dir(mount.path("blob")).expect("mkdir");
     fs::create_dir(mount.path("hot")).expect("mkdir");
+    // What others put into a directory is looked for once it is at home.
+    mount.flush();
     (server, tiers, mount)
 }
 

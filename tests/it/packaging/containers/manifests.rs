@@ -36,7 +36,7 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// The container that mounts.
-fn daemon<'a>(documents: &'a [Value]) -> (&'a Value, &'a Value) {
+fn daemon(documents: &[Value]) -> (&Value, &Value) {
     let found = pods(documents).into_iter().find_map(|pod| {
         let mut all = containers(pod);
         all.find(|container| container["name"] == "tierfs").map(|container| (pod, container))
