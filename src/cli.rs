@@ -10,7 +10,7 @@ pub mod demo;
 pub mod detach;
 pub mod exit;
 pub mod explain;
-mod failure;
+pub mod failure;
 pub mod flush;
 pub mod fsck;
 pub mod generate;

@@ -241,7 +241,7 @@ pub struct HotPlan {
     pub copies: u64,
     /// Bytes of copies that would be dropped now.
     pub too_much: u64,
-    /// The next to leave, in their order, at most [`SHOWN`].
+    /// The next to leave, in their order, at most `SHOWN`.
     pub leaving: Vec<Leaving>,
 }
 
