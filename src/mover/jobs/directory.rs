@@ -9,9 +9,10 @@ use crate::catalog::{DirEntry, Place, Step};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
+use crate::mover::flush::found;
 use crate::mover::jobs::commit::{Act, commit, make_parents, resident};
 use crate::mover::jobs::subject::{Subject, Target};
-use crate::mover::jobs::{Flow, Halt, attrs, conflict, prefix, reconcile, relocate, tidy};
+use crate::mover::jobs::{Flow, Halt, attrs, conflict, delete, prefix, reconcile, relocate, tidy};
 use crate::tier::{RenameMode, Resident, Special};
 use crate::types::{FileKind, Ino, Key};
 use std::collections::HashSet;
@@ -159,14 +160,33 @@ async fn settle(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<()> {
     settle_marker(context, dir, domain).await?;
     for place in strays(context, dir)? {
         let tier = context.tier(place.tier)?;
-        let key = place.key.clone();
         if tier.resident().is_some() {
+            delete_doomed(context, &place).await?;
+            let key = place.key.clone();
             context.blocking(move |_| remove_empty(resident(tier.as_ref())?.rmdir(&key))).await?;
         }
-        // Keys in it that were deleted meanwhile wait for their own steps.
+        // Keys in it on other tiers that were deleted meanwhile wait for their own steps.
         context.catalog.give_up_place(place.id)?;
     }
     tidy::leftovers(context, dir, domain).await
+}
+
+/// What lost its name while it lay in a native directory goes with that: the directory waits for it, and its own step comes later in the
+/// order.
+async fn delete_doomed(context: &Arc<Context>, place: &Place) -> Flow<()> {
+    let (tier, mut from) = (context.tier(place.tier)?, None);
+    loop {
+        let (tier, key) = (Arc::clone(&tier), place.key.clone());
+        let list = move |_: &Context| found(resident(tier.as_ref())?.read_directory(&key, from, PAGE));
+        let Some(page) = context.blocking(list).await? else { return Ok(()) };
+        for entry in &page.entries {
+            delete::delete_key(context, place.id, &entry.name).await?;
+        }
+        match page.next {
+            None => return Ok(()),
+            next => from = next,
+        }
+    }
 }
 
 fn remove_empty(result: Result<()>) -> Result<()> {

@@ -122,3 +122,12 @@ fn a_delete_that_a_power_loss_undoes_leaves_no_file_that_can_not_be_read() {
         tell(&[(Rename("h/b", "s/b", Replace), Go), (Unlink("s/b"), Go), (LosePower(chance), Look)]);
     }
 }
+
+#[test]
+fn a_directory_moves_on_though_a_file_in_it_waits_for_its_commit() {
+    tell(&[
+        (Rename("s/a", "k/b", Exchange), Go),
+        (Create("h/a/b", 0), Go),
+        (Rename("h/b", "k/b/a", Replace), Go),
+    ]);
+}
