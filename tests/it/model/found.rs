@@ -131,3 +131,18 @@ fn a_directory_moves_on_though_a_file_in_it_waits_for_its_commit() {
         (Rename("h/b", "k/b/a", Replace), Go),
     ]);
 }
+
+#[test]
+fn a_directory_made_just_before_a_crash_is_there() {
+    for _ in 0..10 {
+        tell(&[
+            (OutsidePut("s/a/a", 1), Go),
+            (Rename("s/a/a", "s/a/b", Replace), Go),
+            (Mkdir("s/a/a"), Go),
+            (Crash, Look),
+        ]);
+        for name in ["s/c", "h/c", "k/c"] {
+            tell(&[(Mkdir(name), Go), (Crash, Look)]);
+        }
+    }
+}

@@ -237,6 +237,8 @@ impl World {
             power::inherit(&path, synced);
         }
         self.start();
+        // What it made good is older than what it looks at then.
+        self.clock.advance(Duration::from_millis(1));
     }
 
     /// All that was written so far is durable.

@@ -422,3 +422,28 @@ fn a_flush_takes_what_was_closed_of_a_file_that_stays_open() {
         assert_eq!(tiers.staged(), Vec::<String>::new());
     }
 }
+
+#[test]
+fn what_mkdir_and_rename_answered_is_there_after_a_kill() {
+    for mode in BOTH {
+        let (_server, _tiers, mut mount) = rig(mode);
+        for round in 0..4 {
+            let made = ["home", "through", "."].map(|place| format!("{place}/d{round}"));
+            for name in &made {
+                fs::create_dir(mount.path(&format!("{name}-old"))).expect("mkdir");
+                fs::rename(mount.path(&format!("{name}-old")), mount.path(name)).expect("rename");
+                fs::create_dir(mount.path(&format!("{name}/in"))).expect("mkdir");
+                if round % 2 == 1 {
+                    File::open(mount.path(name)).expect("open").sync_all().expect("fsync");
+                }
+            }
+            mount.kill9();
+            mount.remount();
+            for name in &made {
+                assert!(fs::metadata(mount.path(&format!("{name}/in"))).expect(name).is_dir());
+                let old = fs::metadata(mount.path(&format!("{name}-old"))).expect_err(name);
+                assert_eq!(old.kind(), ErrorKind::NotFound);
+            }
+        }
+    }
+}
