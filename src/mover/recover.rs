@@ -19,8 +19,9 @@ use crate::mover::flush::found;
 use crate::mover::jobs::{self, Halt, resident};
 use crate::mover::status::Counters;
 use crate::tier::{Access, RenameMode, Resident};
-use crate::types::{FileKind, Ino, Key};
+use crate::types::{FileKind, Ino, Key, Timestamp};
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 /// What recovery found.
@@ -277,13 +278,43 @@ pub(crate) fn adopt_released(context: &Context) -> Result<()> {
                 // One file that can't be looked at keeps no other from going on.
                 Err(error) => tracing::warn!(%ino, %error, "a file that was open can't be looked at now"),
             },
-            WriteState::Writing => {}
+            WriteState::Writing => {
+                match context.unwritten(ino, || take_back(context, &inode)).unwrap_or(Ok(false)) {
+                    Ok(true) => {
+                        context.inherited.lock().remove(&ino);
+                    }
+                    Ok(false) => {}
+                    Err(error) => tracing::warn!(%ino, %error, "a file that was open can't be looked at now"),
+                }
+            }
             WriteState::Clean | WriteState::Closed => {
                 context.inherited.lock().remove(&ino);
             }
         }
     }
     Ok(())
+}
+
+/// A generation that nobody has written to, and that nobody can write to any more, never was: the one before it is at home, or on
+/// its way.
+fn take_back(context: &Context, inode: &Inode) -> Result<bool> {
+    let ino = inode.attr.ino;
+    let Some(file) = open_staged(context, inode)? else { return Ok(false) };
+    let metadata = file.metadata()?;
+    let mtime = Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec());
+    let unchanged = (metadata.size(), mtime) == (inode.attr.size, inode.attr.mtime);
+    if !unchanged || (context.is_open)(ino) || has_writer(context, inode)? {
+        return Ok(false);
+    }
+    let Some(path) = context.catalog.path(ino)? else { return Ok(false) };
+    if context.catalog.end_unchanged(ino, &context.rules().domain(&path))? {
+        return Ok(true);
+    }
+    match context.catalog.revert_write(ino)? {
+        Some(staged) => remove(context, &staged),
+        None => return Ok(false),
+    }
+    Ok(true)
 }
 
 /// Somebody asks for a file that an earlier daemon left open: it is taken as closed now, unless a writer lives.
@@ -300,7 +331,7 @@ pub(crate) fn close_as_told(context: &Context, ino: Ino) -> Result<()> {
     let metadata = file.metadata()?;
     let content = Content {
         size: metadata.len(),
-        blocks: std::os::unix::fs::MetadataExt::blocks(&metadata),
+        blocks: metadata.blocks(),
         mtime: inode.attr.mtime,
         ctime: context.clock.wall(),
     };

@@ -77,6 +77,8 @@ pub(in crate::catalog) struct ReconcileStep {
     pub domain: String,
     pub queued_at: Timestamp,
     pub renewed_at: Timestamp,
+    /// A rename queued it.
+    pub moved: bool,
 }
 
 impl Tx<'_> {
@@ -91,7 +93,7 @@ impl Tx<'_> {
     /// The step for the newest state of the inode.
     pub(in crate::catalog) fn reconcile_step(&self, ino: Ino) -> Result<Option<ReconcileStep>> {
         self.first(
-            "SELECT seq, content, domain, queued_at, renewed_at FROM step WHERE ino = ?1 AND ino <> 0 AND generation = 0",
+            "SELECT seq, content, domain, queued_at, renewed_at, moved FROM step WHERE ino = ?1 AND ino <> 0 AND generation = 0",
             [ino.0.cast_signed()],
             |row| {
                 Ok(ReconcileStep {
@@ -100,6 +102,7 @@ impl Tx<'_> {
                     domain: row.get(2)?,
                     queued_at: Timestamp(row.get(3)?),
                     renewed_at: Timestamp(row.get(4)?),
+                    moved: row.get(5)?,
                 })
             },
         )

@@ -31,7 +31,7 @@ impl Catalog {
             let Some((inode, _, step)) = followed else { return Ok(None) };
             let row = tx.staged_row(stage, ino, inode.generation.next())?;
             tx.put_replica(&row)?;
-            tx.preserve_step(step.seq, inode.generation.0)?;
+            tx.keep_turn(&inode, &step)?;
             tx.write_on(inode)?;
             tx.to_replica(row).map(Some)
         })
@@ -169,13 +169,22 @@ impl Tx<'_> {
         }
     }
 
+    /// The step goes on for the closed generation alone. What a rename made of the file's keys is seen to later, for the file.
+    fn keep_turn(&self, inode: &Inode, step: &ReconcileStep) -> Result<()> {
+        self.preserve_step(step.seq, inode.generation.0)?;
+        if step.moved {
+            self.queue_reconcile(inode.attr.ino, &step.domain, Why::Names, Order::End)?;
+        }
+        Ok(())
+    }
+
     /// The staged file goes on as the next generation, and the answered row is for a copy of what it holds.
     fn go_on_over_copy(&self, (inode, staged, step): Closed) -> Result<Replica> {
         let (ino, generation) = (inode.attr.ino, inode.generation);
         let copy = ReplicaRow { name: copied_name(ino, generation), ..staged.clone() };
         self.put_replica(&copy)?;
         self.put_replica(&ReplicaRow { generation: generation.next().0, ..staged })?;
-        self.preserve_step(step.seq, generation.0)?;
+        self.keep_turn(&inode, &step)?;
         self.write_on(inode)?;
         self.wake();
         self.to_replica(copy)

@@ -447,3 +447,42 @@ fn what_mkdir_and_rename_answered_is_there_after_a_kill() {
         }
     }
 }
+
+#[test]
+fn a_kill_between_a_close_and_its_release_leaves_nothing_open() {
+    for mode in BOTH {
+        let (_server, tiers, mut mount) = rig(mode);
+        // Closed and at home, and still open for the daemon.
+        let one = File::create(mount.path("through/f")).expect("create");
+        let two = one.try_clone().expect("dup");
+        one.write_all_at(b"text", 0).expect("a write");
+        close(one).expect("close");
+        mount.kill9();
+        drop(two);
+        mount.remount();
+        fs::rename(mount.path("through/f"), mount.path("through/g")).expect("rename");
+        mount.flush();
+        assert_eq!(tiers.blob_file_names(), ["through/g"]);
+        assert_eq!(tiers.staged(), Vec::<String>::new());
+        assert_eq!(fs::read(mount.path("through/g")).expect("a read"), b"text");
+    }
+}
+
+#[test]
+fn a_rename_before_a_file_is_written_again_takes_its_old_name_from_home() {
+    for mode in BOTH {
+        let (_server, tiers, mount) = rig(mode);
+        fs::write(mount.path("home/f"), "one").expect("a write");
+        mount.flush();
+        let mut file = File::options().append(true).open(mount.path("home/f")).expect("open");
+        file.write_all(b" two").expect("a write");
+        let other = file.try_clone().expect("dup");
+        close(other).expect("close");
+        fs::rename(mount.path("home/f"), mount.path("home/g")).expect("rename");
+        file.sync_all().expect("fsync");
+        assert_eq!(tiers.expect_blob("home/g"), b"one two");
+        close(file).expect("close");
+        mount.flush();
+        assert_eq!(tiers.blob_file_names(), ["home/g"]);
+    }
+}
