@@ -103,7 +103,8 @@ fn the_marker_never_names_what_is_not_there() {
 
 #[test]
 fn soak_the_marker_never_names_what_is_not_there() {
-    plain(200);
+    let rounds = std::env::var("TIERFS_SOAK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    plain(rounds.unwrap_or(200));
 }
 
 /// The environment's torch, or a stand-in for it.

@@ -33,10 +33,53 @@ path = "**"
 home = "scratch"
 "#;
 
+/// The same homes where programs wait for their commits, and what is open goes home too.
+const WAITING: &str = r#"
+[[rule]]
+path = "blob/**"
+home = "blob"
+stage = "scratch"
+write = "through"
+order = "strict"
+settle = "50ms"
+
+[[rule]]
+path = "hot/**"
+home = "blob"
+hot = "scratch"
+promote = "on-read"
+fsync = "home"
+open_upload = "1s"
+settle = "0s"
+
+[[rule]]
+path = "share/**"
+home = "share"
+
+[[rule]]
+path = "**"
+home = "scratch"
+"#;
+
+/// Whether programs wait for their commits.
+#[derive(Clone, Copy, Debug)]
+pub enum Waits {
+    Never,
+    Often,
+}
+
 pub const ROOTS: [&str; 4] = ["blob", "hot", "share", ""];
 
 pub fn mount(tiers: &Tiers, mode: Mode) -> MountBuilder<'_> {
     Mount::of(tiers).mode(mode).rules(RULES)
+}
+
+/// The same where programs wait for their commits, if they do.
+pub fn mount_where(tiers: &Tiers, mode: Mode, waits: Waits) -> MountBuilder<'_> {
+    match waits {
+        Waits::Never => mount(tiers, mode),
+        Waits::Often => Mount::of(tiers).mode(mode).rules(WAITING),
+    }
 }
 
 /// Everything after a death: the mount stands again, all is there, reaches home, and is there once.

@@ -1,7 +1,7 @@
 //! Random work by several programs, killed at random moments: no acknowledged byte is lost.
 
 use super::programs::{Checkpoints, Fsx};
-use super::rig;
+use super::rig::{self, Waits};
 use super::worker::{Dice, Worker};
 use crate::support::{Mode, Tiers};
 use std::time::Duration;
@@ -11,11 +11,11 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-fn torture(mode: Mode) {
+fn torture(mode: Mode, waits: Waits) {
     let rounds = number("TIERFS_TORTURE_ROUNDS", 6);
     let seed = number("TIERFS_TORTURE_SEED", 1) * 1000;
     let tiers = Tiers::with_azurite();
-    let mut mount = rig::mount(&tiers, mode).start();
+    let mut mount = rig::mount_where(&tiers, mode, waits).start();
     let mut workers: Vec<Worker> =
         (0..2).map(|i| Worker::new(mount.root(), &rig::ROOTS, &format!("w{i}"), seed + i)).collect();
     let mut job = Checkpoints::start(mount.root(), "blob");
@@ -62,10 +62,20 @@ fn torture(mode: Mode) {
 
 #[test]
 fn full_no_byte_is_lost_passthrough() {
-    torture(Mode::Passthrough);
+    torture(Mode::Passthrough, Waits::Never);
 }
 
 #[test]
 fn full_no_byte_is_lost_ordinary() {
-    torture(Mode::Ordinary);
+    torture(Mode::Ordinary, Waits::Never);
+}
+
+#[test]
+fn full_no_byte_is_lost_where_programs_wait_for_commits_passthrough() {
+    torture(Mode::Passthrough, Waits::Often);
+}
+
+#[test]
+fn full_no_byte_is_lost_where_programs_wait_for_commits_ordinary() {
+    torture(Mode::Ordinary, Waits::Often);
 }

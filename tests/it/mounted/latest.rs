@@ -205,7 +205,8 @@ fn latest_never_names_what_is_missing() {
 
 #[test]
 fn soak_latest_never_names_what_is_missing() {
-    for round in 0..10 {
+    let rounds = std::env::var("TIERFS_SOAK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    for round in 0..rounds.unwrap_or(10) {
         for mode in BOTH {
             for order in ["strict", "barrier"] {
                 follow(mode, order, seed() * 1000 + round, 50);
