@@ -297,6 +297,27 @@ pub struct Step {
     pub blocked: bool,
 }
 
+impl Step {
+    /// What is done without having been queued.
+    #[must_use]
+    pub fn unqueued(ino: Ino, domain: &str) -> Self {
+        Self {
+            seq: Seq(0),
+            what: StepKind::Reconcile(ino),
+            domain: domain.to_owned(),
+            queued_at: Timestamp(0),
+            renewed_at: Timestamp(0),
+            content: false,
+            moved: false,
+            follows: None,
+            attempts: 0,
+            not_before: Timestamp(0),
+            error: None,
+            blocked: false,
+        }
+    }
+}
+
 /// What a [`Step`] is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepKind {

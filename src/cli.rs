@@ -25,6 +25,7 @@ pub mod plan;
 pub mod progress;
 pub mod queue;
 pub mod rebuild;
+pub mod reload;
 pub mod say;
 pub mod text;
 pub mod tier;
@@ -90,6 +91,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Warm(args) => warm::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Reload(args) => reload::run(&args),
         Command::Path(args) => path::run(&args.file),
         Command::Queue(args) => queue::run(&args),
         Command::Fsck(args) => fsck::run(&args),

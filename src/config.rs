@@ -1,6 +1,7 @@
 //! The config: TOML → raw sections → checked, useful types; every problem at once, each with its line
 //! and what to write instead. Knows types and policy; nothing below imports it.
 
+mod changes;
 mod checked;
 mod example;
 mod expand;
@@ -14,6 +15,7 @@ mod suggest;
 mod tests;
 mod units;
 
+pub use changes::Change;
 pub use checked::{
     BlobConfig, Catalog, DirectoryConfig, MountConfig, Overlap, RuleConfig, Storage, TierConfig, TierKind,
     overlap,
@@ -24,7 +26,7 @@ pub use report::{Problem, Problems, Warning};
 pub(crate) use suggest::did_you_mean;
 pub use units::{Percent, duration};
 
-use crate::policy::placement::{RuleSpec, Rules};
+use crate::policy::placement::{Ledger, RuleSpec, Rules};
 use crate::types::TierId;
 use std::fmt;
 use std::fs::File;
@@ -93,9 +95,9 @@ impl Config {
         self.tiers.iter().find(|tier| tier.name == name)
     }
 
-    /// The rules, compiled, with the catalog's ids for tiers.
+    /// The rules, compiled, with the catalog's ids for tiers and the numbers that it remembers of rules.
     #[must_use]
-    pub fn rules(&self, tier_id: impl Fn(&str) -> TierId) -> Rules {
+    pub fn rules(&self, tier_id: impl Fn(&str) -> TierId, known: &Ledger) -> Rules {
         let specs = self.rules.iter().enumerate().map(|(index, rule)| RuleSpec {
             index,
             pattern: rule.path.clone(),
@@ -116,7 +118,7 @@ impl Config {
             dirty_max: rule.dirty_max,
             keep_hot: rule.keep_hot.clone(),
         });
-        Rules::new(specs.collect())
+        Rules::new(known.number(specs.collect()))
             .unwrap_or_else(|(at, wrong)| unreachable!("rule {at} was checked, but {wrong}"))
     }
 

@@ -22,7 +22,7 @@ pub use content_id::ContentId;
 pub use directory::{DirectoryKind, DirectoryOptions, DirectoryTier, Mark, Writing};
 pub use fault::{Fault, FaultLayer, Faults, Gate};
 pub use layer::{Attempt, Call, Layer, Layered, Operation, Reopen, Repeat, Turn};
-pub use limit::{Limit, Limits};
+pub use limit::{Limit, Limits, UploadRate};
 pub use memory::MemoryTier;
 pub use meter::{BUCKETS, Meter, OperationCounts, TierMeter};
 pub use patience::Patience;

@@ -14,6 +14,7 @@ mod inherit;
 mod link;
 mod lose;
 mod moved;
+mod notes;
 mod observe;
 mod places;
 mod preserve;

@@ -44,6 +44,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Say what the mover would do now: what goes home, which hot copies leave; changes nothing
     Plan(PlanArgs),
+    /// Check the config of a mount again, and use what may change while it is mounted; so does SIGHUP
+    Reload(ReloadArgs),
     /// Print where the resident copy of FILE is on its tier
     Path(PathArgs),
     /// List what still has to reach home; try it again, or copy it out
@@ -291,6 +293,14 @@ pub struct PlanArgs {
     /// One JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// `tierfs reload`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct ReloadArgs {
+    /// A path in the mount [default: the only one]
+    pub mountpoint: Option<PathBuf>,
 }
 
 /// `tierfs path`

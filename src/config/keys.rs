@@ -142,8 +142,6 @@ pub struct KeyInfo {
     pub unit: Unit,
     /// The default as it would be written, or in words where it depends on other keys.
     pub default: DefaultValue,
-    /// Whether a changed value is taken up without a new mount.
-    pub reloadable: Reload,
     /// One line.
     pub doc: &'static str,
 }
@@ -166,6 +164,27 @@ pub enum DefaultValue {
 pub enum Reload {
     /// Only a new mount takes it up.
     AtMount,
+    /// `tierfs reload` does.
+    WhileMounted,
+}
+
+/// What `tierfs reload` takes up beside all keys of rules.
+const RELOADED: &[(SectionKind, &str)] = &[
+    (Mount, "drain_timeout"),
+    (Mount, "stage"),
+    (Tier, "high_water"),
+    (Tier, "low_water"),
+    (Tier, "upload_max"),
+    (Tier, "revalidate"),
+];
+
+impl KeyInfo {
+    /// Whether a changed value is taken up without a new mount.
+    #[must_use]
+    pub fn reload(&self) -> Reload {
+        let is_listed = || RELOADED.contains(&(self.section, self.name));
+        if self.section == Rule || is_listed() { Reload::WhileMounted } else { Reload::AtMount }
+    }
 }
 
 const fn key(
@@ -176,7 +195,7 @@ const fn key(
     default: DefaultValue,
     doc: &'static str,
 ) -> KeyInfo {
-    KeyInfo { section, name, scope, unit, default, reloadable: Reload::AtMount, doc }
+    KeyInfo { section, name, scope, unit, default, doc }
 }
 
 /// The kinds of tiers.
@@ -309,8 +328,9 @@ pub fn markdown() -> String {
                 DirectoryTiers => "directory tiers: ",
                 BlobTiers => "blob tiers: ",
             };
-            let reload = match key.reloadable {
+            let reload = match key.reload() {
                 Reload::AtMount => "no",
+                Reload::WhileMounted => "yes",
             };
             // Writing to a String can't fail.
             let _ = writeln!(

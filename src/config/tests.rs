@@ -78,7 +78,7 @@ fn a_good_config_is_understood() {
 fn rules_get_the_ids_of_their_tiers() {
     let (config, _) = parse(GOOD).unwrap();
     let id = |name: &str| TierId(u32::try_from(name.len()).unwrap());
-    let rules = config.rules(id);
+    let rules = config.rules(id, &Ledger::default());
     let rule = rules.rule(&Key::parse("datasets/a.tar").unwrap());
     assert_eq!(
         (rule.home, rule.stage, rule.hot.as_slice()),
@@ -485,4 +485,28 @@ proptest::proptest! {
     fn no_input_panics(lines in proptest::collection::vec("\\PC{0,40}|\\[+[a-z.]{0,8}\\]*|(path|home|hot|url|kind|memory|stage) ?=? ?[\"\\[]?[a-z0-9:/*%${}.,\"\\]]{0,20}\"?", 0..12)) {
         let _ = said(&lines.join("\n"));
     }
+}
+
+#[test]
+fn changes_are_told_key_by_key() {
+    let change = |before: &str, after: &str| -> Vec<(String, bool)> {
+        let (before, after) = (parse(before).unwrap().0, parse(after).unwrap().0);
+        let changes = before.changes(&after).into_iter();
+        changes.map(|change| (change.what, change.reload == keys::Reload::WhileMounted)).collect()
+    };
+    let plain = small("", "", "");
+    assert_eq!(change(&plain, &plain), []);
+    assert_eq!(change(&plain, &small("memory = \"1GiB\"", "", "")), [("[mount] memory".to_owned(), false)]);
+    assert_eq!(change(&plain, &small("", "", "settle = \"1s\"")), [("[[rule]]".to_owned(), true)]);
+    assert_eq!(
+        change(&plain, &small("drain_timeout = \"1s\"", "upload_max = \"1MiB\"", "")),
+        [("[mount] drain_timeout".to_owned(), true), ("[tier.blob] upload_max".to_owned(), true)]
+    );
+    let more = format!("{plain}[tier.more]\nkind = \"local\"\npath = \"/more\"\n");
+    let came = ("[tier.more]".to_owned(), false);
+    assert_eq!([change(&plain, &more), change(&more, &plain)], [vec![came.clone()], vec![came]]);
+    // What a tier says holds for its rules.
+    let said: Vec<String> =
+        change(&plain, &small("", "revalidate = \"5s\"", "")).into_iter().map(|(what, _)| what).collect();
+    assert_eq!(said, ["[tier.blob] revalidate", "[[rule]]"]);
 }

@@ -2,8 +2,8 @@
 
 use crate::control::protocol::{
     ANSWER_MAX, Answer, AnswerBody, Call, Drained, ErrorCode, FileSystem, Hello, ListPage, ListQuery,
-    LostPage, NativePath, Plan, Progress, QueuePage, QueueQuery, Request, Retried, TierAccepted, VERSION,
-    Warmed, WireError, WirePath,
+    LostPage, NativePath, Plan, Progress, QueuePage, QueueQuery, Reloaded, Request, Retried, TierAccepted,
+    VERSION, Warmed, WireError, WirePath,
 };
 use crate::control::status::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -204,6 +204,14 @@ impl Client {
     /// As [`Client::flush`].
     pub fn native_path(&mut self, path: WirePath) -> Result<NativePath, ClientError> {
         self.call(Call::Path { path }, &mut |_| {})
+    }
+
+    /// Has the config read again and used.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn reload(&mut self) -> Result<Reloaded, ClientError> {
+        self.call(Call::Reload, &mut |_| {})
     }
 
     /// A page of a directory.

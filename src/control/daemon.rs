@@ -2,7 +2,7 @@
 
 use crate::control::protocol::{
     Drained, FileSystem, Hello, ListPage, ListQuery, LostPage, NativePath, Plan, Progress, QueuePage,
-    QueueQuery, Retried, TierAccepted, Warmed,
+    QueueQuery, Reloaded, Retried, TierAccepted, Warmed,
 };
 use crate::control::status::Status;
 use crate::error::Result;
@@ -78,6 +78,12 @@ pub trait Daemon: Send + Sync {
     /// [`crate::error::Kind::NotFound`] if the path is not there,
     /// [`crate::error::Kind::NoAttribute`] if no copy is resident.
     async fn native_path(&self, path: &[u8]) -> Result<NativePath>;
+
+    /// Reads the config again and uses what may change while mounted.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::Invalid`] with all that is wrong; nothing has changed then.
+    async fn reload(&self) -> Result<Reloaded>;
 
     /// A page of the entries of a directory, or the one row of anything else.
     ///

@@ -113,6 +113,8 @@ pub enum Call {
         /// Relative to the mount's root.
         path: WirePath,
     },
+    /// Read the config again and use it. Answers [`Reloaded`].
+    Reload,
     /// What is in this directory? Answers [`ListPage`].
     List(ListQuery),
     /// This tier was wiped: take what is at its path now for it. Answers [`TierAccepted`].
@@ -147,7 +149,7 @@ pub enum Call {
 
 impl Call {
     /// Every `call` this version knows.
-    pub const NAMES: [&str; 16] = [
+    pub const NAMES: [&str; 17] = [
         "hello",
         "status",
         "flush",
@@ -157,6 +159,7 @@ impl Call {
         "unmount",
         "ended",
         "path",
+        "reload",
         "list",
         "accept_tier",
         "lost",
@@ -368,6 +371,23 @@ pub struct NativePath {
     pub tier: String,
     /// Absolute path on this machine.
     pub path: WirePath,
+}
+
+/// What reading the config again came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Keys whose new values are used now.
+    #[serde(default)]
+    pub changed: Vec<String>,
+    /// Keys whose new values need a new mount.
+    #[serde(default)]
+    pub at_mount: Vec<String>,
+    /// Whether files have another home now, and move there in the background.
+    #[serde(default)]
+    pub moves: bool,
+    /// What the check of the config warns of.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// On which file system an accepted tier may be.

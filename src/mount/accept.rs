@@ -35,7 +35,7 @@ impl Accepting {
         let (tier, directory) = find(&assembled.built, name)?;
         Ok(Self {
             catalog: assembled.catalog.clone(),
-            rules: assembled.rules.clone(),
+            rules: assembled.mover.rules(),
             tier,
             directory,
             stage: assembled.stages.get(&tier).cloned(),

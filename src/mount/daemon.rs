@@ -1,14 +1,14 @@
 //! The running mount as the control socket sees it.
 
-use super::MountRequest;
 use super::accept::{self, Accepting};
 use super::parts::{Assembled, StatusText};
 use super::status;
 use super::warm::Warm;
 use crate::cli::detach::{self, Manner};
+use crate::config::Config;
 use crate::control::protocol::{
     Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Plan, Progress,
-    QueuePage, QueueQuery, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
+    QueuePage, QueueQuery, Reloaded, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
 };
 use crate::control::status::Status;
 use crate::control::{Daemon, ProgressSink};
@@ -44,7 +44,11 @@ pub struct Live {
     pub(super) mode: String,
     pub(super) started: Instant,
     pub(super) metrics: Option<SocketAddr>,
-    drain_timeout: Duration,
+    pub(super) drain_timeout: Mutex<Duration>,
+    /// The config that it was mounted with, which holds for what can't change since.
+    pub(super) mounted_with: Arc<Config>,
+    /// The config in force for all else.
+    pub(super) config: Mutex<Arc<Config>>,
     pub(super) phase: Mutex<Phase>,
     pub(super) usage: status::UsageCache,
     ending: watch::Sender<Ending>,
@@ -52,22 +56,31 @@ pub struct Live {
     accepting: Arc<Mutex<()>>,
 }
 
+/// Where a mount is, and where its config.
+pub struct Place {
+    pub mountpoint: PathBuf,
+    pub config_path: PathBuf,
+}
+
 impl Live {
     /// `metrics` is where they are shown, if anywhere.
     pub fn new(
         assembled: Assembled,
-        request: &MountRequest,
+        place: Place,
+        config: Arc<Config>,
         mode: String,
         metrics: Option<SocketAddr>,
     ) -> Self {
         Self {
             assembled,
-            mountpoint: request.mountpoint.clone(),
-            config_path: request.config_path.clone(),
+            mountpoint: place.mountpoint,
+            config_path: place.config_path,
             mode,
             started: Instant::now(),
             metrics,
-            drain_timeout: request.config.mount.drain_timeout,
+            drain_timeout: Mutex::new(config.mount.drain_timeout),
+            mounted_with: config.clone(),
+            config: Mutex::new(config),
             phase: Mutex::new(Phase::Starting),
             usage: status::UsageCache::default(),
             ending: watch::channel(Ending::Running).0,
@@ -80,6 +93,11 @@ impl Live {
         *self.phase.lock() = phase;
         let daemon: Arc<dyn StatusText> = self.clone();
         self.assembled.facts.answer_from(Arc::downgrade(&daemon));
+    }
+
+    /// How long dirty data is waited for at the end.
+    pub fn drain_timeout(&self) -> Duration {
+        *self.drain_timeout.lock()
     }
 
     /// Says how it ended to whoever waits for that.
@@ -232,7 +250,7 @@ impl Daemon for Live {
     }
 
     async fn drain(&self, deadline: Option<Duration>, progress: &ProgressSink) -> Result<Drained> {
-        self.flush_scope(FlushScope::All, Some(deadline.unwrap_or(self.drain_timeout)), progress).await
+        self.flush_scope(FlushScope::All, Some(deadline.unwrap_or(self.drain_timeout())), progress).await
     }
 
     async fn unmount(&self) -> Result<()> {
@@ -302,6 +320,10 @@ impl Daemon for Live {
 
     async fn retry(&self, path: &[u8]) -> Result<Retried> {
         self.retry_at(path).await
+    }
+
+    async fn reload(&self) -> Result<Reloaded> {
+        tokio::task::block_in_place(|| self.reload_config())
     }
 
     async fn list(&self, query: &ListQuery) -> Result<ListPage> {

@@ -96,7 +96,6 @@ impl<'a> Bench<'a> {
             return Ok(Verdict { checked, left: None });
         }
         let stages = tiers::stages(
-            self.config,
             &self.offline.built,
             &self.offline.catalog,
             self.offline.clock.as_ref(),

@@ -1,6 +1,6 @@
 //! From the config to a served mount, and from its end to the last committed byte.
 
-use super::daemon::{Ending, Live};
+use super::daemon::{Ending, Live, Place};
 use super::exposed::Shown;
 use super::parts::{self, Assembled};
 use super::{MountError, MountRequest};
@@ -20,6 +20,8 @@ use tokio::sync::oneshot;
 
 /// Threads that may wait for slow tiers and disks.
 const WAITING_THREADS: usize = 512;
+/// How often it is looked whether a rule wants what stays open uploaded.
+const LOOK_AT_RULES: Duration = Duration::from_secs(5);
 /// Threads that take the kernel's requests, at least: one that waits for a disk must not hold up all.
 const SERVING_THREADS: usize = 4;
 
@@ -39,7 +41,10 @@ pub fn run(request: MountRequest) -> std::result::Result<(), MountError> {
 }
 
 fn serve(runtime: &Runtime, mut request: MountRequest) -> std::result::Result<(), MountError> {
-    let drain_timeout = request.config.mount.drain_timeout;
+    // From here on it does not end the process.
+    let hangups = runtime
+        .block_on(async { signal(SignalKind::hangup()) })
+        .map_err(|error| MountError::Start(error.into()))?;
     let control = request.config.mount.control.clone();
     let mountpoint = request.mountpoint.clone();
     let (notifications, invalidations) = Notifications::new();
@@ -53,7 +58,8 @@ fn serve(runtime: &Runtime, mut request: MountRequest) -> std::result::Result<()
         Mounted::new(assembled.vfs.clone(), runtime.handle().clone(), &mountpoint, &options, invalidations)
             .map_err(|error| MountError::Start(mount_failure(error, &mountpoint)))?;
     let mode = mode_text(&assembled);
-    let live = Arc::new(Live::new(assembled, &request, mode.clone(), address));
+    let place = Place { mountpoint: request.mountpoint, config_path: request.config_path };
+    let live = Arc::new(Live::new(assembled, place, Arc::new(request.config), mode.clone(), address));
     let server = bound.serve(runtime.handle(), live.clone()).map_err(MountError::Start)?;
     let web = shown.map(|shown| shown.serve(runtime.handle(), Arc::new(Shown(live.clone())))).transpose();
     // Answers until the drain is over.
@@ -61,17 +67,23 @@ fn serve(runtime: &Runtime, mut request: MountRequest) -> std::result::Result<()
     let session = session_thread(mounted).map_err(MountError::Start)?;
     live.enter(Phase::Serving);
     upload_open(runtime.handle(), &live);
+    runtime.spawn(reload_on(hangups, live.clone()));
+    runtime.spawn(live.clone().follow_settled_rules());
     (request.on_ready)(&mode);
-    runtime.block_on(until_the_end(live, server, session, (drain_timeout, request.on_end)))
+    runtime.block_on(until_the_end(live, server, session, request.on_end))
 }
 
 /// Brings home now and then what stays open, where a rule wants that.
 fn upload_open(runtime: &tokio::runtime::Handle, live: &Live) {
     let vfs = live.assembled.vfs.clone();
-    let Some(every) = vfs.open_upload_every() else { return };
     runtime.spawn(async move {
         loop {
-            tokio::time::sleep(every).await;
+            // Rules may come to want it.
+            let every = vfs.open_upload_every();
+            tokio::time::sleep(every.unwrap_or(LOOK_AT_RULES)).await;
+            if every.is_none() {
+                continue;
+            }
             let vfs = vfs.clone();
             // It ends with the daemon.
             if tokio::task::spawn_blocking(move || vfs.upload_open()).await.is_err() {
@@ -79,6 +91,15 @@ fn upload_open(runtime: &tokio::runtime::Handle, live: &Live) {
             }
         }
     });
+}
+
+/// SIGHUP reads the config again; what comes of it is in the log.
+async fn reload_on(mut hangups: Signal, live: Arc<Live>) {
+    while hangups.recv().await.is_some() {
+        if let Err(error) = tokio::task::block_in_place(|| live.reload_config()) {
+            tracing::error!(%error, "the config was not reloaded: what was in force stays");
+        }
+    }
 }
 
 /// Serves the kernel on a thread of its own; answers when it is unmounted.
@@ -95,7 +116,7 @@ async fn until_the_end(
     live: Arc<Live>,
     server: Server,
     mut session: oneshot::Receiver<std::io::Result<()>>,
-    (drain_timeout, on_end): (Duration, Box<dyn FnOnce(Duration) + Send>),
+    on_end: Box<dyn FnOnce(Duration) + Send>,
 ) -> std::result::Result<(), MountError> {
     let mut signals = Signals::new().map_err(MountError::Start)?;
     let mut broken = None;
@@ -107,9 +128,9 @@ async fn until_the_end(
         }
     }
     live.enter(Phase::Draining);
-    on_end(drain_timeout);
+    on_end(live.drain_timeout());
     let drained = tokio::select! {
-        drained = drain(&live, drain_timeout) => drained,
+        drained = drain(&live, live.drain_timeout()) => drained,
         () = signals.next() => live.what_is_left("told to end at once"),
     };
     live.end(Ending::Drained(drained.clone()));

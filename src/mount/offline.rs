@@ -2,6 +2,7 @@
 
 use super::accept::{self, Accepting};
 use super::parts;
+use super::placing::Placing;
 use super::tiers::{self, Built};
 use crate::catalog::Catalog;
 use crate::clock::{Clock, SystemClock};
@@ -70,7 +71,7 @@ impl Offline {
         let catalog = Arc::new(parts::open_catalog(&config.mount.catalog, &mut |_| {}, &clock)?);
         let open = |tier| tiers::open(tier, &catalog, &clock, writing);
         let built = config.tiers.iter().map(open).collect::<Result<Vec<_>>>()?;
-        let rules = Arc::new(parts::rules(config, &built)?);
+        let rules = Placing::of(config, &built, &catalog)?.rules;
         drop(inside);
         Ok(Self { catalog, rules, built, clock, runtime })
     }

@@ -1,6 +1,7 @@
 //! Putting vfs and mover together over catalog and tiers.
 
 use super::MountRequest;
+use super::placing::Placing;
 use super::tiers::{self, Built};
 use crate::catalog::{Catalog, Defaults, Location};
 use crate::cli::options::{MountOptions, Passthrough};
@@ -12,7 +13,6 @@ use crate::fuse::Notifications;
 use crate::heat::Heat;
 use crate::host;
 use crate::mover::{Committer, Mover, MoverHandle, MoverParts, Recovered, RoomMaker, Stores};
-use crate::policy::placement::Rules;
 use crate::tier::Writing;
 use crate::types::{Invalidation, TierId};
 use crate::vfs::{AtHome, Facts, IoMode, Making, Parts, Vfs};
@@ -37,7 +37,6 @@ pub struct Assembled {
     pub mover: MoverHandle,
     pub mode_reason: String,
     pub facts: Arc<FactsOfRoot>,
-    pub rules: Arc<Rules>,
     pub stages: HashMap<TierId, Arc<StageStore>>,
     pub hots: HashMap<TierId, Arc<HotStore>>,
 }
@@ -85,9 +84,17 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
     let built = tiers::build(config, &catalog, &clock, writing).await?;
     tell_abandoned(&config.mount.catalog, &built, &mut *request.on_note);
     let tiers = tiers::table(&built);
-    let stages = tiers::stages(config, &built, &catalog, clock.as_ref(), writing)?;
-    let hots = tiers::hots(config, &built, &clock, writing)?;
-    let rules = Arc::new(rules(config, &built)?);
+    let stages = tiers::stages(&built, &catalog, clock.as_ref(), writing)?;
+    let hots = tiers::hots(&built, &clock, writing)?;
+    let placing = Placing::of(config, &built, &catalog)?;
+    let rules = if request.options.read_only {
+        placing.at_rest()
+    } else {
+        if !placing.notes.is_empty() {
+            catalog.put_notes(&placing.notes)?;
+        }
+        placing.rules
+    };
     let runtime = tokio::runtime::Handle::current();
     let streams = Streams::new(MemoryBudget::new(config.mount.memory), runtime.clone());
     let (mode, mode_reason) = io_mode(config, request.options.passthrough)?;
@@ -157,7 +164,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
     let _ = room_maker.set(mover.room_maker());
     let _ = committer.set(mover.committer());
     tell_recovered(recovered, &mut request.on_note);
-    Ok(Assembled { catalog, clock, built, streams, vfs, mover, mode_reason, facts, rules, stages, hots })
+    Ok(Assembled { catalog, clock, built, streams, vfs, mover, mode_reason, facts, stages, hots })
 }
 
 /// The mover makes room; before it runs nobody waits.
@@ -242,15 +249,6 @@ pub(super) fn make_private_directory(path: &Path) -> Result<()> {
         .mode(0o700)
         .create(path)
         .map_err(|error| Error::from(error).context(format!("can't make {} for the catalog", path.display())))
-}
-
-pub(super) fn rules(config: &config::Config, built: &[Built]) -> Result<Rules> {
-    for tier in &config.tiers {
-        tiers::id_of(built, &tier.name)?;
-    }
-    let first = built.first().map(|one| one.row.id);
-    let first = first.ok_or_else(|| Error::new(Kind::Invalid, "the config has no tier"))?;
-    Ok(config.rules(|name| tiers::id_of(built, name).unwrap_or(first)))
 }
 
 /// Passthrough where it can be had, and why not where it can't.

@@ -3,6 +3,7 @@
 
 use super::offline::{catalog_path, runtime};
 use super::parts;
+use super::placing::Placing;
 use super::tiers::{self, Built};
 use crate::catalog::{Catalog, Location, Replacement};
 use crate::clock::{Clock, SystemClock};
@@ -93,7 +94,7 @@ impl Rebuild<'_> {
         self.must_be_marked(catalog, clock)?;
         let built = tiers::build(self.config, catalog, clock, Writing::Allowed).await?;
         let stages = Stages::find(&built, catalog, former, clock.as_ref())?;
-        let rules = parts::rules(self.config, &built)?;
+        let rules = Placing::of(self.config, &built, catalog)?.rules;
         let tiers: HashMap<TierId, _> = built.iter().map(|one| (one.row.id, one.tier.clone())).collect();
         let host = parts::host_name();
         let heir = Heir {

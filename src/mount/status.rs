@@ -198,9 +198,10 @@ fn queue(mover: &MoverStatus) -> Queue {
 /// Who waits to open for writing, and for what.
 fn waiting(assembled: &Assembled) -> Vec<WaitingOpens> {
     let now = assembled.clock.monotonic();
+    let rules = assembled.mover.rules();
     let why = |cause| match cause {
         Cause::Limit(rule) => {
-            let rule = assembled.rules.iter().nth(rule).map_or("?", |rule| rule.pattern.as_str());
+            let rule = rules.numbered(rule).map_or("?", |rule| rule.pattern.as_str());
             format!("more than dirty_max of {rule} is not home yet")
         }
         Cause::Stage(tier) => {
@@ -223,7 +224,7 @@ fn over(assembled: &Assembled) -> Vec<OverLimit> {
         let is_over = room::below(Some(limit), sums) == Room::Over;
         is_over.then(|| OverLimit { rule: rule.pattern.clone(), dirty: sums.dirty, limit })
     };
-    assembled.rules.iter().filter_map(over).collect()
+    assembled.mover.rules().iter().filter_map(over).collect()
 }
 
 fn age_s(since: Timestamp, now: Timestamp) -> u64 {
@@ -232,9 +233,9 @@ fn age_s(since: Timestamp, now: Timestamp) -> u64 {
 
 /// Bytes that wait to be committed, by the tier they go to.
 fn dirty_by_home(assembled: &Assembled, mover: &MoverStatus) -> HashMap<TierId, u64> {
-    let mut dirty = HashMap::new();
+    let (mut dirty, rules) = (HashMap::new(), assembled.mover.rules());
     for part in mover.backlog.iter() {
-        if let Some(rule) = assembled.rules.of_domain(&part.domain) {
+        if let Some(rule) = rules.of_domain(&part.domain) {
             *dirty.entry(rule.home).or_default() += part.bytes;
         }
     }

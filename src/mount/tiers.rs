@@ -9,7 +9,7 @@ use crate::mover::HotTier;
 use crate::tier::blob::{self, BlobOptions};
 use crate::tier::{
     Breaker, DirectoryKind, DirectoryOptions, DirectoryTier, Layer, Limit, Limits, Meter, Retry, RetryPolicy,
-    Tier, TierMeter, Tiers, Writing,
+    Tier, TierMeter, Tiers, UploadRate, Writing,
 };
 use crate::types::{Key, TierId};
 use std::collections::HashMap;
@@ -30,6 +30,8 @@ pub struct Built {
     pub directory: Option<DirectoryTier>,
     /// What a GiB costs there in a month, in millionths of a dollar.
     pub price_micros: u64,
+    /// How fast bytes are sent there.
+    pub upload_rate: Option<UploadRate>,
 }
 
 /// Opens every tier of the config, in its order, and takes the directories for this catalog.
@@ -70,7 +72,7 @@ pub async fn build(
 }
 
 /// A tier where files are homed or staged must take them.
-fn must_take_writes(config: &Config, one: &Built) -> Result<()> {
+pub fn must_take_writes(config: &Config, one: &Built) -> Result<()> {
     let name = &one.row.name;
     let used = config.rules.iter().any(|rule| rule.home == *name || rule.stage == *name);
     if !used || one.tier.capabilities().writable {
@@ -122,8 +124,16 @@ fn open_directory(
     let directory = DirectoryTier::open(options, clock.clone())?;
     let meter = Arc::new(TierMeter::default());
     let tier = Meter::new(meter.clone()).over(Arc::new(directory.clone()));
-    let price_micros = config.price_micros;
-    Ok(Built { row, kind: config.kind, tier, meter, breaker: None, directory: Some(directory), price_micros })
+    Ok(Built {
+        row,
+        kind: config.kind,
+        tier,
+        meter,
+        breaker: None,
+        directory: Some(directory),
+        upload_rate: None,
+        price_micros: config.price_micros,
+    })
 }
 
 /// Marks a directory tier, or finds the mark that the catalog knows.
@@ -154,12 +164,21 @@ fn open_blob(config: &TierConfig, blob: &BlobConfig, catalog: &Catalog) -> Resul
     let meter = Arc::new(TierMeter::default());
     let retry = Retry::new(RetryPolicy { deadline: config.deadline, ..RetryPolicy::default() });
     let breaker = retry.breaker();
+    let upload_rate = UploadRate::new(blob.upload_max);
     // A call meets them from the last to the first, so the meter counts every try.
     let tier = Meter::new(meter.clone()).over(client);
-    let tier = Limit::new(Limits { calls: CALLS, upload_rate: blob.upload_max }).over(tier);
+    let tier = Limit::new(Limits { calls: CALLS, upload_rate: upload_rate.clone() }).over(tier);
     let tier = retry.over(tier);
-    let price_micros = config.price_micros;
-    Ok(Built { row, kind: config.kind, tier, meter, breaker: Some(breaker), directory: None, price_micros })
+    Ok(Built {
+        row,
+        kind: config.kind,
+        tier,
+        meter,
+        breaker: Some(breaker),
+        directory: None,
+        upload_rate: Some(upload_rate),
+        price_micros: config.price_micros,
+    })
 }
 
 /// The table of all tiers.
@@ -167,26 +186,20 @@ pub fn table(built: &[Built]) -> Arc<Tiers> {
     Arc::new(Tiers::new(built.iter().map(|one| (one.row.id, one.tier.clone())).collect()))
 }
 
-/// Stages of every tier that some rule stages on, or did, taken for this process.
+/// Stages of every directory tier that may be written, taken for this process: rules may come to stage there.
 ///
 /// # Errors
 /// [`Kind::Busy`] if another daemon may be alive that owns one.
 pub fn stages(
-    config: &Config,
     built: &[Built],
     catalog: &Catalog,
     clock: &dyn Clock,
     writing: Writing,
 ) -> Result<HashMap<TierId, Arc<StageStore>>> {
     let owner = Owner::this_process(clock)?;
-    // The config may stage elsewhere by now.
-    let staging = catalog.staging()?;
     let mut stages = HashMap::new();
     for one in built {
-        // A hot copy that is open becomes a staged file when somebody writes to it.
-        let named =
-            config.rules.iter().any(|rule| rule.stage == one.row.name || rule.hot.contains(&one.row.name));
-        if (named || staging.contains(&one.row.id)) && may_be_written(one, writing) {
+        if may_be_written(one, writing) {
             let store = StageStore::claim_when_there(one.tier.clone(), catalog.id(), &owner)
                 .map_err(|error| error.context(format!("stage on tier {}", one.row.name)))?;
             stages.insert(one.row.id, Arc::new(store));
@@ -202,19 +215,16 @@ fn may_be_written(one: &Built, writing: Writing) -> bool {
     one.tier.capabilities().writable || writing == Writing::Allowed && is_absent()
 }
 
-/// Hot stores of every tier that some rule names.
+/// Hot stores of every directory tier that may be written: rules may come to name it.
 ///
 /// # Errors
 /// If such a tier has no files.
 pub fn hots(
-    config: &Config,
     built: &[Built],
     clock: &Arc<dyn Clock>,
     writing: Writing,
 ) -> Result<HashMap<TierId, Arc<HotStore>>> {
-    let used = built.iter().filter(|one| {
-        config.rules.iter().any(|rule| rule.hot.contains(&one.row.name)) && may_be_written(one, writing)
-    });
+    let used = built.iter().filter(|one| may_be_written(one, writing));
     used.map(|one| Ok((one.row.id, Arc::new(HotStore::new(one.tier.clone(), clock.clone())?)))).collect()
 }
 
@@ -227,12 +237,17 @@ pub fn hot_tiers(
     let marked = built.iter().filter_map(|one| {
         let store = hots.get(&one.row.id)?.clone();
         let directory = config.tier(&one.row.name)?.directory()?;
-        let share = |percent: Percent| f64::from(percent.value()) / 100.0;
-        let (high_water, low_water) = (share(directory.high_water), share(directory.low_water));
+        let (high_water, low_water) = marks(directory);
         let counted = config.tier(&one.row.name)?.capacity.is_some();
         Some((one.row.id, HotTier { store, high_water, low_water, counted }))
     });
     marked.collect()
+}
+
+/// High and low water as shares of the capacity.
+pub fn marks(directory: &DirectoryConfig) -> (f64, f64) {
+    let share = |percent: Percent| f64::from(percent.value()) / 100.0;
+    (share(directory.high_water), share(directory.low_water))
 }
 
 /// Id of the tier with this name.

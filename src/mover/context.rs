@@ -17,8 +17,9 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 /// Tells the kernel (through whoever serves the mount) what to forget; must not block.
 pub type Invalidate = Arc<dyn Fn(Invalidation) + Send + Sync>;
@@ -43,11 +44,19 @@ pub(crate) struct Context {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) tiers: HashMap<TierId, Arc<dyn Tier>>,
     pub(crate) rules: RwLock<Arc<Rules>>,
+    /// Since when, by the monotonic clock.
+    pub(crate) rules_since: Mutex<Duration>,
+    /// Told when they change.
+    pub(crate) rules_changed: Notify,
+    /// Tells when all files have left the homes of former rules.
+    pub(crate) settled_rules: watch::Sender<()>,
     pub(crate) stores: Stores,
     /// Who looks after the hot copies on each tier.
     pub(crate) evictors: Evictors,
     /// How often files are opened.
     pub(crate) heat: Arc<Heat>,
+    /// Other water marks than the stores began with.
+    pub(crate) marks: RwLock<HashMap<TierId, (f64, f64)>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) runtime: Handle,
     pub(crate) invalidate: Invalidate,
@@ -112,7 +121,11 @@ impl Context {
             rules: RwLock::new(parts.rules),
             evictors: evictors(&parts.stores.hot),
             stores: parts.stores,
+            marks: RwLock::default(),
             heat: parts.heat,
+            rules_since: Mutex::new(parts.clock.monotonic()),
+            rules_changed: Notify::new(),
+            settled_rules: watch::Sender::new(()),
             clock: parts.clock,
             runtime: parts.runtime,
             invalidate: parts.invalidate,

@@ -6,6 +6,7 @@ use crate::mover::flush::{FlushReport, Progress, Targets};
 use crate::mover::handle::MoverHandle;
 use crate::mover::jobs::{self, Ended, Part};
 use crate::mover::queue::{Item, Limits, Queue, Verdict};
+use crate::mover::rehome;
 use crate::mover::status::{QueueFacts, Trouble};
 use crate::types::{Seq, Timestamp};
 use std::collections::HashMap;
@@ -53,6 +54,8 @@ struct Engine {
     tasks: HashMap<Id, (String, Seq, Part)>,
     flushes: Vec<Waiting>,
     events: mpsc::Receiver<Event>,
+    /// What goes on beside the queue.
+    walks: JoinSet<()>,
 }
 
 /// Events waiting for the loop at most; senders wait beyond that.
@@ -79,6 +82,7 @@ pub(crate) fn start(context: Arc<Context>, limits: Limits) -> MoverHandle {
         tasks: HashMap::new(),
         flushes: Vec::new(),
         events,
+        walks: JoinSet::new(),
     };
     let runtime = context.runtime.clone();
     runtime.spawn(restore_heat(Arc::clone(&context)));
@@ -98,6 +102,7 @@ impl Engine {
         let mut chores = tokio::time::interval(CHORES_EVERY);
         chores.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let queued = self.context.catalog.queued();
+        self.walks.spawn(rehome::run(Arc::clone(&self.context)));
         loop {
             let sleep = self.turn().await;
             let event = tokio::select! {
@@ -111,6 +116,7 @@ impl Engine {
                 () = tokio::time::sleep(sleep) => continue,
             };
             if let Event::Stop(done) = event {
+                self.walks.shutdown().await;
                 self.jobs.shutdown().await;
                 if let Err(error) = self.context.blocking(jobs::chores::save_heat).await {
                     tracing::warn!(%error, "the heat of the last files could not be written down");

@@ -119,7 +119,7 @@ impl Evictor {
             }
             resident.note_used(self.others(context, tier)?.saturating_add(space.copies()).max(1));
         }
-        let room = Room::of(resident, hot)?;
+        let room = Room::of(resident, marks(context, tier, hot))?;
         let too_much = room.too_much(space);
         let mut freed = 0;
         if too_much > 0 || space.was_refused() {
@@ -155,7 +155,7 @@ impl Evictor {
             ControlFlow::Continue(())
         })?;
         candidates.rank(|found| worth(context, &kept, found));
-        let room = Room::of(resident, hot)?;
+        let room = Room::of(resident, marks(context, tier, hot))?;
         (plan.all, plan.left, plan.too_much) = (room.all, room.left, room.too_much(space));
         while let Some(Found { copy, ino, .. }) = candidates.pop() {
             let rate = rate(&context.heat, ino, copy.last_use, context.clock.wall());
@@ -272,6 +272,12 @@ pub(crate) fn plan(context: &Context) -> Result<Vec<HotPlan>> {
     Ok(plans)
 }
 
+/// High and low water, as the config has them now.
+fn marks(context: &Context, tier: TierId, hot: &HotTier) -> (f64, f64) {
+    let changed = context.marks.read().get(&tier).copied();
+    changed.unwrap_or((hot.high_water, hot.low_water))
+}
+
 /// Bytes on a tier with hot copies.
 struct Room {
     /// Below the high water.
@@ -283,11 +289,11 @@ struct Room {
 }
 
 impl Room {
-    fn of(resident: &dyn Resident, hot: &HotTier) -> Result<Self> {
+    fn of(resident: &dyn Resident, (high_water, low_water): (f64, f64)) -> Result<Self> {
         let Usage { total, free, .. } = resident.usage()?;
         let used = total.saturating_sub(free);
         let share = |of: f64| (of * total as f64) as u64;
-        let (high, low) = (share(hot.high_water), share(hot.low_water));
+        let (high, low) = (share(high_water), share(low_water));
         let left = i64::try_from(high).unwrap_or(i64::MAX) - i64::try_from(used).unwrap_or(i64::MAX);
         Ok(Self { all: high, left, between: high.saturating_sub(low) })
     }

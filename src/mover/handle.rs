@@ -11,7 +11,7 @@ use crate::mover::room::RoomMaker;
 use crate::mover::status::{MoverStatus, Trouble};
 use crate::policy::aside::is_conflict_name;
 use crate::policy::placement::Rules;
-use crate::types::Seq;
+use crate::types::{Seq, TierId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -257,10 +257,42 @@ impl MoverHandle {
         Committer::new(&self.context, &self.events)
     }
 
+    /// The rules as they are now.
+    #[must_use]
+    pub fn rules(&self) -> Arc<Rules> {
+        self.context.rules()
+    }
+
     /// Uses other rules from now on.
     pub fn set_rules(&self, rules: Arc<Rules>) {
         *self.context.rules.write() = rules;
+        *self.context.rules_since.lock() = self.context.clock.monotonic();
+        self.context.rules_changed.notify_one();
         self.wake();
+    }
+
+    /// Uses other rules once `notes` are durable, which tell the next daemon where files are until all have moved.
+    ///
+    /// # Errors
+    /// If the catalog can't be written; nothing has changed then.
+    pub fn change_rules(&self, rules: Arc<Rules>, notes: &[(&str, Option<String>)]) -> Result<()> {
+        let mut now = self.context.rules.write();
+        self.context.catalog.put_notes(notes)?;
+        *now = rules.clone();
+        drop(now);
+        self.set_rules(rules);
+        Ok(())
+    }
+
+    /// Drops hot copies of a tier above this share of its capacity, down to that, from now on.
+    pub fn set_marks(&self, tier: TierId, high_water: f64, low_water: f64) {
+        self.context.marks.write().insert(tier, (high_water, low_water));
+    }
+
+    /// Changes when all files have left the homes of former rules: others may use [`MoverHandle::rules`] then.
+    #[must_use]
+    pub fn settled_rules(&self) -> watch::Receiver<()> {
+        self.context.settled_rules.subscribe()
     }
 
     /// Looks at the queue and the clock now.

@@ -1,14 +1,17 @@
 //! Path rules: which tier is home, stage, hot and cold for a path. First match wins.
 
 mod braces;
+mod former;
 mod pattern;
 mod segment;
 #[cfg(test)]
 mod tests;
 
+pub use former::{Ledger, Spot};
 pub(crate) use pattern::{Pattern, Reach};
 
 use crate::types::{FileKind, Key, TierId};
+use former::Former;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,7 +122,7 @@ impl Eq for KeepHot {}
 /// What one `[[rule]]` decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Position in the config, from 0.
+    /// Its number in the names of its order domains: it keeps that while the config changes around it.
     pub index: usize,
     /// The pattern as written.
     pub pattern: String,
@@ -162,9 +165,13 @@ pub type RuleSpec = Rule;
 
 /// All rules, compiled; the last one matches everything.
 #[derive(Debug)]
-pub struct Rules(Vec<Compiled>);
+pub struct Rules {
+    compiled: Vec<Compiled>,
+    /// Rules of before, under whose homes there may be files still.
+    former: Vec<Former>,
+}
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Compiled {
     rule: Arc<Rule>,
     pattern: Pattern,
@@ -190,7 +197,7 @@ impl Rules {
             compiled.push(Compiled { rule: Arc::new(rule), pattern, order_by, hold, shadowed });
         }
         match compiled.last() {
-            Some(last) if last.pattern.matches_everything() => Ok(Self(compiled)),
+            Some(last) if last.pattern.matches_everything() => Ok(Self { compiled, former: Vec::new() }),
             Some(_) => Err((compiled.len() - 1, "the last rule must match everything: `**`".into())),
             None => Err((0, "there is no rule; the last one must match everything: `**`".into())),
         }
@@ -203,9 +210,9 @@ impl Rules {
     }
 
     fn compiled(&self, path: &Key) -> &Compiled {
-        let last = self.0.len() - 1;
-        let first_match = self.0[..last].iter().find(|one| !one.shadowed && one.pattern.matches(path));
-        first_match.unwrap_or(&self.0[last])
+        let last = self.compiled.len() - 1;
+        let first_match = self.compiled[..last].iter().find(|one| !one.shadowed && one.pattern.matches(path));
+        first_match.unwrap_or(&self.compiled[last])
     }
 
     /// Whether nothing may be committed under this name, which its program is still to change.
@@ -216,7 +223,7 @@ impl Rules {
 
     /// All rules, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
-        self.0.iter().map(|one| &*one.rule)
+        self.compiled.iter().map(|one| &*one.rule)
     }
 
     /// Every tier that may be home of something at or below `dir`, each once, in rule order. Exact about rules
@@ -236,7 +243,8 @@ impl Rules {
     /// into the two subtrees have one home and stage, or the same rules reach into both in the same way.
     #[must_use]
     pub fn same_under(&self, a: &Key, b: &Key) -> bool {
-        self.same_place_under(a, b) || self.same_rules_under(a, b)
+        // What former rules placed lies elsewhere until it has moved: a step looks at it.
+        self.former.is_empty() && (self.same_place_under(a, b) || self.same_rules_under(a, b))
     }
 
     fn same_place_under(&self, a: &Key, b: &Key) -> bool {
@@ -259,7 +267,7 @@ impl Rules {
     /// The rules that may match something at or below `dir`, to the first that matches all of it.
     fn reaching<'a>(&'a self, dir: &'a Key) -> impl Iterator<Item = &'a Compiled> {
         let mut covered = false;
-        self.0
+        self.compiled
             .iter()
             .filter(|one| !one.shadowed)
             .map_while(move |one| {
@@ -320,7 +328,13 @@ impl Rules {
     /// The rule that an order domain is of; none if no rule of now makes it.
     #[must_use]
     pub fn of_domain(&self, domain: &str) -> Option<&Arc<Rule>> {
-        self.0.get(rule_of(domain)?).map(|one| &one.rule)
+        self.numbered(rule_of(domain)?)
+    }
+
+    /// The rule with this number.
+    #[must_use]
+    pub fn numbered(&self, index: usize) -> Option<&Arc<Rule>> {
+        self.compiled.iter().map(|one| &one.rule).find(|rule| rule.index == index)
     }
 
     /// Which steps of an order domain keep their order; all in one that no rule of now makes.
@@ -345,13 +359,13 @@ impl Compiled {
     }
 }
 
-/// Position in the config of the rule that makes an order domain.
+/// Number of the rule that makes an order domain.
 fn rule_of(domain: &str) -> Option<usize> {
     let index = domain.strip_prefix(DOMAIN)?;
     index.split_once(':').map_or(index, |(index, _)| index).parse().ok()
 }
 
-/// Rules by their position in the config, as text for a row.
+/// Rules by their numbers, as text for a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSet(Vec<usize>);
 

@@ -5,7 +5,7 @@ use crate::tier::ByteStream;
 use crate::tier::layer::{Attempt, Call, Layer, Reopen, Turn};
 use async_trait::async_trait;
 use futures::StreamExt;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,20 +13,46 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
+/// Bytes a second that may be sent; may be changed while they are.
+#[derive(Clone, Debug, Default)]
+pub struct UploadRate(Arc<RwLock<Option<Arc<Bucket>>>>);
+
+impl UploadRate {
+    /// `None`: any number.
+    #[must_use]
+    pub fn new(rate: Option<NonZeroU64>) -> Self {
+        let new = Self::default();
+        new.set(rate);
+        new
+    }
+
+    /// From now on; what waits already goes when it was told to.
+    pub fn set(&self, rate: Option<NonZeroU64>) {
+        *self.0.write() = rate.map(|rate| Arc::new(Bucket::new(rate)));
+    }
+
+    async fn take(&self, bytes: u64) {
+        let bucket = self.0.read().clone();
+        if let Some(bucket) = bucket {
+            bucket.take(bytes).await;
+        }
+    }
+}
+
 /// What is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// Calls at one time; streams count while they wait for bytes.
     pub calls: NonZeroUsize,
-    /// Bytes a second to be sent; `None`: no limit.
-    pub upload_rate: Option<NonZeroU64>,
+    /// How fast bytes are sent.
+    pub upload_rate: UploadRate,
 }
 
 /// The layer that limits.
 #[derive(Debug)]
 pub struct Limit {
     calls: Semaphore,
-    bucket: Option<Bucket>,
+    rate: UploadRate,
 }
 
 impl Limit {
@@ -34,7 +60,7 @@ impl Limit {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let calls = Semaphore::new(limits.calls.get().min(Semaphore::MAX_PERMITS));
-        Self { calls, bucket: limits.upload_rate.map(Bucket::new) }
+        Self { calls, rate: limits.upload_rate }
     }
 
     async fn permit(&self) -> Result<SemaphorePermit<'_>> {
@@ -49,9 +75,7 @@ impl Limit {
 impl Layer for Limit {
     async fn around<'a, T: Send>(&self, call: Call<'a>, attempt: Attempt<'a, T>) -> Result<T> {
         // The rate first: who waits for it must not keep others from short calls.
-        if let Some(bucket) = &self.bucket {
-            bucket.take(call.sends).await;
-        }
+        self.rate.take(call.sends).await;
         let _permit = self.permit().await?;
         attempt(Turn::First).await
     }

@@ -31,7 +31,7 @@ impl Vfs {
                 continue;
             }
             // No rule places this name on that tier, so it has no say, and must not be waited for.
-            let has_say = self.rules().tiers_under(&path).contains(&place.tier);
+            let has_say = self.rules().found_under(&path).contains(&place.tier);
             if !has_say && place.key == *self.path_of(dir)? {
                 continue;
             }
@@ -70,7 +70,7 @@ impl Vfs {
     /// A tier failed: fine if the name is known anyway or the tier has no say in it.
     fn excuse(&self, dir: &Node, name: &[u8], path: &Key, tier: TierId, error: Error) -> Result<()> {
         let known = self.catalog().lookup(dir.ino, name)?.is_some();
-        let matters = self.rules().tiers_under(path).contains(&tier);
+        let matters = self.rules().found_under(path).contains(&tier);
         if known || !matters {
             tracing::debug!(%path, %error, "a tier could not be asked; answering from the catalog");
             return Ok(());
@@ -214,11 +214,18 @@ impl Vfs {
     }
 
     fn standing(&self, tier: TierId, path: &Key, kind: FileKind) -> Standing {
-        let belongs = match kind {
-            FileKind::Directory => self.rules().tiers_under(path).contains(&tier),
-            _ => self.rule(path).home == tier,
+        let rules = self.rules();
+        let (home, also) = match kind {
+            FileKind::Directory => {
+                (rules.tiers_under(path).contains(&tier), rules.former_under(path).contains(&tier))
+            }
+            _ => (rules.rule(path).home == tier, rules.is_also_on(path, tier)),
         };
-        if belongs { Standing::Home } else { Standing::Foreign }
+        match (home, also) {
+            (true, _) => Standing::Home,
+            (false, true) => Standing::Elsewhere,
+            (false, false) => Standing::Foreign,
+        }
     }
 
     /// Brings all names of `dir` up to date.

@@ -17,6 +17,7 @@ mod poor;
 mod posix;
 mod promises;
 mod queue;
+mod reload;
 mod renames;
 mod room;
 mod sharing;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tierfs::error::Kind;
 use tierfs::tier::{
     DirectoryTier, Faults, Layer, Limit, Limits, Meter, Restricted, Retry, RetryPolicy, Tier, TierMeter,
+    UploadRate,
 };
 
 type Decorate = fn(Arc<dyn Tier>) -> Arc<dyn Tier>;
@@ -31,7 +32,7 @@ fn retrying() -> Retry {
 
 fn limited(calls: usize) -> Limit {
     let calls = NonZeroUsize::new(calls).expect("some");
-    Limit::new(Limits { calls, upload_rate: NonZeroU64::new(1 << 40) })
+    Limit::new(Limits { calls, upload_rate: UploadRate::new(NonZeroU64::new(1 << 40)) })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

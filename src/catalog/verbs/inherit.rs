@@ -4,7 +4,7 @@ use super::Catalog;
 use crate::catalog::PlaceId;
 use crate::catalog::tables::{Counter, ReplicaRow};
 use crate::error::{Error, Kind, Result};
-use crate::types::{Ino, Seq, TierId, Version};
+use crate::types::{Ino, Seq, Version};
 
 impl Catalog {
     /// From now on inodes and steps have numbers above these, which another catalog gave out.
@@ -24,17 +24,6 @@ impl Catalog {
             tx.drop_delete(place.0, name)?;
             let row = ReplicaRow::new(place.0, name, ino.0);
             tx.put_replica(&ReplicaRow { version: Some(version.0.to_vec()), ..row })
-        })
-    }
-
-    /// Tiers on which files are staged.
-    pub fn staging(&self) -> Result<Vec<TierId>> {
-        self.engine.read(|tx| {
-            tx.all(
-                "SELECT t.id FROM tier t WHERE EXISTS (SELECT 1 FROM replica r WHERE r.place = t.stage AND r.ino <> 0)",
-                [],
-                |row| row.get(0).map(TierId),
-            )
         })
     }
 }

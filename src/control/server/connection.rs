@@ -197,6 +197,7 @@ async fn work(daemon: &dyn Daemon, call: Call, sink: &watch::Sender<Progress>) -
         Call::Unmount => outcome(daemon.unmount().await),
         Call::Ended => value(&daemon.ended(sink).await),
         Call::Path { path } => outcome(daemon.native_path(&path.0).await),
+        Call::Reload => outcome(daemon.reload().await),
         Call::List(query) => {
             let query = ListQuery { limit: query.limit.clamp(1, PAGE_MAX), ..query };
             outcome(daemon.list(&query).await)

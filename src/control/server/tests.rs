@@ -78,6 +78,10 @@ impl Daemon for Fake {
         }
     }
 
+    async fn reload(&self) -> Result<Reloaded> {
+        Ok(Reloaded::default())
+    }
+
     async fn list(&self, query: &ListQuery) -> Result<ListPage> {
         assert_eq!(query.limit, PAGE_MAX);
         Ok(ListPage { rows: vec![], next: Some("more".into()) })
@@ -232,6 +236,7 @@ fn every_call_is_known_by_name() {
         Call::Unmount,
         Call::Ended,
         Call::Path { path: WirePath::default() },
+        Call::Reload,
         Call::List(ListQuery { path: WirePath::default(), after: None, limit: 1 }),
         Call::AcceptTier { name: String::new(), file_system: FileSystem::Any },
         Call::Lost { after: 0 },

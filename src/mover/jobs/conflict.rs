@@ -21,7 +21,8 @@ pub(crate) async fn look_at(context: &Arc<Context>, place: &Place, name: &[u8]) 
         Err(error) if error.kind() == Kind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
-    let standing = standing(context, place, name)?;
+    let kind = entry.as_ref().map_or(FileKind::Regular, |entry| entry.object.kind);
+    let standing = standing(context, place, name, kind)?;
     let found = entry.iter().map(|entry| Found { entry, standing }).collect();
     let observed = context.catalog.observe(&Observation {
         place: place.id,
@@ -37,12 +38,20 @@ pub(crate) async fn look_at(context: &Arc<Context>, place: &Place, name: &[u8]) 
 }
 
 /// How a name found at `place` relates to the rules. What lies under a prefix that was renamed and not moved yet
-/// belongs to the directory all the same.
-pub(crate) fn standing(context: &Context, place: &Place, name: &[u8]) -> Result<Standing> {
+/// belongs to the directory all the same, and so does what has not left the home that former rules gave it.
+pub(crate) fn standing(context: &Context, place: &Place, name: &[u8], kind: FileKind) -> Result<Standing> {
     let Some(dir) = place.ino else { return Ok(Standing::Foreign) };
     let Some(path) = context.catalog.path(dir)? else { return Ok(Standing::Foreign) };
-    if context.rules().rule(&path.join(name)?).home == place.tier {
+    let (rules, path) = (context.rules(), path.join(name)?);
+    if rules.rule(&path).home == place.tier {
         return Ok(Standing::Home);
+    }
+    let also = match kind {
+        FileKind::Directory => rules.found_under(&path).contains(&place.tier),
+        _ => rules.is_also_on(&path, place.tier),
+    };
+    if also {
+        return Ok(Standing::Elsewhere);
     }
     let native = context.catalog.native_place(dir, place.tier)?;
     let moved = native.is_none_or(|native| native.id != place.id);

@@ -156,7 +156,7 @@ async fn move_whole(context: &Arc<Context>, subject: &Subject, domain: &str) -> 
 }
 
 /// The directory itself: its marker or native directory at home, and nothing under its old keys.
-async fn settle(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<()> {
+pub(crate) async fn settle(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<()> {
     settle_marker(context, dir, domain).await?;
     for place in strays(context, dir)? {
         let tier = context.tier(place.tier)?;

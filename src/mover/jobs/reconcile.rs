@@ -105,6 +105,23 @@ pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, step: &Step) -> Flo
     tidy::leftovers(context, ino, domain).await
 }
 
+/// Brings a clean file, which has no step, to the homes of its names.
+pub(crate) async fn settle(context: &Arc<Context>, ino: Ino, domain: &str) -> Flow<()> {
+    let _turn = context.inodes.take(&ino).map_err(|_busy| Halt::Again)?;
+    let Some(subject) = Subject::look(context, ino)? else { return Ok(()) };
+    if relocate::learn(context, &subject).await? {
+        return Err(Halt::Again);
+    }
+    if subject.inode.state != WriteState::Clean || is_open_elsewhere(context, &subject)? {
+        return Err(Halt::Open);
+    }
+    for name in &subject.names {
+        let mut target = name.target(context, domain).await?;
+        bring(context, &subject, &mut target, &Step::unqueued(ino, domain)).await?;
+    }
+    tidy::leftovers(context, ino, domain).await
+}
+
 fn has_content(replica: &Replica) -> bool {
     replica.generation.0 != 0 && replica.version.is_some()
 }

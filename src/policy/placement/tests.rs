@@ -216,3 +216,41 @@ fn held_names_are_those_of_the_rule_of_the_path() {
     assert_eq!(["ck/tmp-1", "ck/tmp-1/a/b", "ck/a.tmp"].map(is_held), [true; 3]);
     assert_eq!(["ck/a", "tmp-1/a", "a.tmp"].map(is_held), [false; 3]);
 }
+
+#[test]
+fn rules_keep_their_numbers_while_the_config_changes_around_them() {
+    let numbers = |rules: &[Rule]| rules.iter().map(|rule| rule.index).collect::<Vec<_>>();
+    let specs = |patterns: &[(&str, u32)]| -> Vec<Rule> {
+        patterns.iter().map(|(glob, home)| rule(99, glob, *home)).collect()
+    };
+    let first = Ledger::default().number(specs(&[("a/**", 1), ("**", 2)]));
+    assert_eq!(numbers(&first), [0, 1]);
+    let ledger = Ledger::default().of(&Rules::new(first).unwrap());
+    let second = ledger.number(specs(&[("b/**", 1), ("a/**", 3), ("**", 2)]));
+    assert_eq!(numbers(&second), [2, 0, 1]);
+    let second = Rules::new(second).unwrap();
+    assert_eq!(second.domain(&key("a/x")), "rule0");
+    assert_eq!(second.order("rule0"), Order::Strict);
+    // The number of a rule that went is nobody's.
+    let third = ledger.of(&second).number(specs(&[("**", 2)]));
+    let ledger = ledger.of(&second).of(&Rules::new(third).unwrap());
+    assert_eq!(numbers(&ledger.number(specs(&[("c/**", 1), ("**", 2)]))), [3, 1]);
+}
+
+#[test]
+fn files_are_found_at_former_homes_too() {
+    let before = Ledger::default().of(&rules(&[("a/x/**", 4), ("a/**", 1), ("**", 2)]));
+    let after = rules(&[("a/**", 3), ("**", 2)]);
+    assert!(before.places_otherwise(&Ledger::default().of(&after)));
+    assert!(!before.places_otherwise(&before) && !Ledger::default().places_otherwise(&before));
+    assert_eq!(homes(after.found_under(&key("a"))), [3]);
+    let after = after.after(&[before]);
+    let also = |path| [1, 2, 4].map(|tier| after.is_also_on(&key(path), TierId(tier)));
+    assert_eq!(
+        [also("a/b"), also("a/x/y"), also("c")],
+        [[true, false, false], [false, false, true], [false, true, false]]
+    );
+    assert_eq!(homes(after.found_under(&key("a"))), [3, 4, 1]);
+    assert_eq!(homes(after.found_under(&key("c"))), [2]);
+    assert_eq!(homes(after.tiers_under(&key("a"))), [3]);
+}

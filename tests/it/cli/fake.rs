@@ -17,7 +17,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 use tierfs::control::protocol::{
     Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Plan, QueuePage,
-    QueueQuery, QueueRow, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
+    QueueQuery, QueueRow, Reloaded, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
 };
 use tierfs::control::server::{self, Server};
 use tierfs::control::status::Status;
@@ -108,6 +108,10 @@ impl Daemon for FakeDaemon {
 
     async fn native_path(&self, _: &[u8]) -> Result<NativePath> {
         Err(Error::new(Kind::NoAttribute, "only on blob"))
+    }
+
+    async fn reload(&self) -> Result<Reloaded> {
+        Err(Error::new(Kind::Invalid, "c.toml:3: no such key"))
     }
 
     async fn list(&self, query: &ListQuery) -> Result<ListPage> {

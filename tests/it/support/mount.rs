@@ -368,6 +368,12 @@ impl Mount {
         rustix::process::kill_process(pid_of(daemon), Signal::TERM).expect("SIGTERM");
     }
 
+    /// SIGHUP; returns at once.
+    pub fn hang_up(&self) {
+        let daemon = self.daemon.as_ref().expect("a running daemon");
+        rustix::process::kill_process(pid_of(daemon), Signal::HUP).expect("SIGHUP");
+    }
+
     /// SIGTERM; returns when the daemon is gone, with its exit status.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal();

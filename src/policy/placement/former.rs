@@ -1,0 +1,146 @@
+//! What is remembered of rules when the config changes: the numbers in the names of their order domains, and the homes
+//! where their files are until those have moved.
+
+use super::{Pattern, Reach, Rule, Rules};
+use crate::types::{Key, TierId};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+
+/// What is remembered of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spot {
+    /// Its number in the names of order domains.
+    pub number: usize,
+    /// Its pattern, as written.
+    pub pattern: String,
+    /// Number of the tier that was home.
+    pub home: u32,
+}
+
+impl Spot {
+    fn is_of(&self, rule: &Rule) -> bool {
+        self.pattern == rule.pattern
+    }
+}
+
+/// What is remembered of all rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// The number for the next rule that is new.
+    pub next: usize,
+    /// The rules, in their order.
+    pub spots: Vec<Spot>,
+}
+
+impl Ledger {
+    /// Gives each rule the number that it had, and new ones numbers that none has had.
+    #[must_use]
+    pub fn number(&self, mut rules: Vec<Rule>) -> Vec<Rule> {
+        let (mut taken, mut next) = (HashSet::new(), self.next);
+        for rule in &mut rules {
+            let known = self.spots.iter().find(|spot| spot.is_of(rule) && !taken.contains(&spot.number));
+            rule.index = known.map_or(next, |spot| spot.number);
+            next += usize::from(known.is_none());
+            taken.insert(rule.index);
+        }
+        rules
+    }
+
+    /// What is to be remembered of `rules`, which have their numbers.
+    #[must_use]
+    pub fn of(&self, rules: &Rules) -> Self {
+        let spot =
+            |rule: &Rule| Spot { number: rule.index, pattern: rule.pattern.clone(), home: rule.home.0 };
+        let spots: Vec<Spot> = rules.iter().map(spot).collect();
+        let next = spots.iter().map(|spot| spot.number + 1).chain([self.next]).max().unwrap_or(0);
+        Self { next, spots }
+    }
+
+    /// Whether files may have had another home by these rules than by those of `other`. Not if nothing is remembered.
+    #[must_use]
+    pub fn places_otherwise(&self, other: &Self) -> bool {
+        let places = |ledger: &Self| -> Vec<(String, u32)> {
+            ledger.spots.iter().map(|spot| (spot.pattern.clone(), spot.home)).collect()
+        };
+        !self.spots.is_empty() && places(self) != places(other)
+    }
+}
+
+/// Rules of before, as far as they say where files are.
+#[derive(Debug)]
+pub(super) struct Former(Vec<(Pattern, TierId)>);
+
+impl Former {
+    /// A pattern that can't be read any more matches nothing.
+    fn new(ledger: &Ledger) -> Self {
+        let compiled = ledger.spots.iter().filter_map(|spot| {
+            Pattern::parse(&spot.pattern).ok().map(|pattern| (pattern, TierId(spot.home)))
+        });
+        Self(compiled.collect())
+    }
+
+    fn home(&self, path: &Key) -> Option<TierId> {
+        self.0.iter().find(|(pattern, _)| pattern.matches(path)).map(|(_, home)| *home)
+    }
+
+    fn under(&self, dir: &Key) -> impl Iterator<Item = TierId> {
+        let mut covered = false;
+        let reaching = self.0.iter().map_while(move |(pattern, home)| {
+            let reach = if covered { return None } else { pattern.reach(dir) };
+            covered = reach == Reach::Everything;
+            Some((reach != Reach::Nothing).then_some(*home))
+        });
+        reaching.flatten()
+    }
+}
+
+impl Rules {
+    /// The same rules, where files may be found at the homes of former ones too.
+    #[must_use]
+    pub fn after(mut self, former: &[Ledger]) -> Self {
+        self.former = former.iter().map(Former::new).collect();
+        self
+    }
+
+    /// The same rules, once everything has left the homes of former ones.
+    #[must_use]
+    pub fn as_settled(&self) -> Self {
+        Self { compiled: self.compiled.clone(), former: Vec::new() }
+    }
+
+    /// Whether files may still be at homes of former rules.
+    #[must_use]
+    pub fn has_former(&self) -> bool {
+        !self.former.is_empty()
+    }
+
+    /// Whether the path is found on this tier, which is not its home.
+    #[must_use]
+    pub fn is_also_on(&self, path: &Key, tier: TierId) -> bool {
+        self.former.iter().any(|former| former.home(path) == Some(tier))
+    }
+
+    /// The homes that something at or below `dir` had by former rules.
+    #[must_use]
+    pub fn former_under(&self, dir: &Key) -> Vec<TierId> {
+        let mut tiers = Vec::new();
+        for tier in self.former.iter().flat_map(|former| former.under(dir)) {
+            if !tiers.contains(&tier) {
+                tiers.push(tier);
+            }
+        }
+        tiers
+    }
+
+    /// Every tier where something at or below `dir` may be found: [`Rules::tiers_under`], and those of former rules.
+    #[must_use]
+    pub fn found_under(&self, dir: &Key) -> Vec<TierId> {
+        let mut tiers = self.tiers_under(dir);
+        for tier in self.former_under(dir) {
+            if !tiers.contains(&tier) {
+                tiers.push(tier);
+            }
+        }
+        tiers
+    }
+}
