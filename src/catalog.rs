@@ -28,8 +28,8 @@ mod schema;
 mod tables;
 mod verbs;
 
-use crate::tier::{Entry, NativeId, RenameMode};
-use crate::types::{Attr, FileKind, Generation, Ino, Key, Seq, TierId, Timestamp, Version};
+use crate::tier::{Entry, NativeId, Object, RenameMode};
+use crate::types::{Attr, FileKind, Generation, Ids, Ino, Key, Seq, TierId, Timestamp, Version};
 use serde::{Deserialize, Serialize};
 
 pub use engine::Location;
@@ -453,6 +453,14 @@ pub struct Defaults {
     pub file_mode: u32,
     /// Permission bits of directories.
     pub dir_mode: u32,
+}
+
+impl Defaults {
+    /// Whose an object is that was found on a tier.
+    #[must_use]
+    pub fn ids_of(&self, object: &Object) -> Ids {
+        Ids { uid: object.attrs.uid.unwrap_or(self.uid), gid: object.attrs.gid.unwrap_or(self.gid) }
+    }
 }
 
 /// What an [`Observation`] changed, so that caches can be told.

@@ -101,10 +101,12 @@ impl Config {
         let specs = self.rules.iter().enumerate().map(|(index, rule)| RuleSpec {
             index,
             pattern: rule.path.clone(),
+            owners: rule.owners.clone(),
             home: tier_id(&rule.home),
             stage: tier_id(&rule.stage),
             hot: rule.hot.iter().map(|name| tier_id(name)).collect(),
             promote: rule.promote,
+            sizes: rule.sizes.clone(),
             revalidate: rule.revalidate,
             settle: rule.settle,
             write: rule.write,

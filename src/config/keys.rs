@@ -68,6 +68,8 @@ pub enum Unit {
     Globs,
     /// A list of names.
     Names,
+    /// One number of a user or group, or a list of them.
+    Ids,
     /// `{ group = GLOB, last = NUMBER }`.
     Group,
     /// One of these words.
@@ -92,6 +94,7 @@ impl Unit {
             Self::Group => format!("`{}`", self.example()),
             Self::Globs => "glob, or list of globs".into(),
             Self::Names => "list of names".into(),
+            Self::Ids => "id (`\"1000\"`), or list of ids".into(),
             Self::Words(words) => {
                 words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
             }
@@ -101,7 +104,7 @@ impl Unit {
     /// Whether so many values in a list are one value.
     pub(super) fn is_list(self, values: usize) -> bool {
         match self {
-            Self::Globs | Self::Names => true,
+            Self::Globs | Self::Names | Self::Ids => true,
             Self::Tiers => values > 0,
             _ => false,
         }
@@ -124,6 +127,7 @@ impl Unit {
             Self::Group => "{ group = \"checkpoints/*/*\", last = 3 }",
             Self::Globs => "\"**/*.tmp\" or [\"**/*.tmp\", \"**/*.part\"]",
             Self::Names => "[\"rsync\", \"grep\"]",
+            Self::Ids => "\"1000\" or [\"1000\", \"1001\"]",
             Self::Words(_) => "one of its words in quotes",
         }
     }
@@ -270,6 +274,10 @@ pub const KEYS: &[KeyInfo] = &[
         "what a GiB costs there in a month, for `tierstat cost`; the defaults are typical list prices, yours depend on region and performance"),
     key(Rule, "path", All, Unit::Glob, Required,
         "which paths, relative to the mount; `p/**` is `p` and all below it; the first rule that matches wins"),
+    key(Rule, "uid", All, Unit::Ids, None,
+        "only for files that one of these users owns; with `gid` both must fit; the owner counts when a file is made, renamed or given to another"),
+    key(Rule, "gid", All, Unit::Ids, None,
+        "only for files of one of these groups"),
     key(Rule, "home", All, Unit::Tier, Required,
         "the tier that must end up with the durable copy"),
     key(Rule, "stage", All, Unit::Tier, Depends("for a blob home: the first `hot` tier, else [mount] stage"),
@@ -278,6 +286,10 @@ pub const KEYS: &[KeyInfo] = &[
         "directory tiers for hot copies, nearest first"),
     key(Rule, "promote", All, Unit::Words(PROMOTES), Depends("heat with `hot`, else never"),
         "when a file that is read from afar gets a hot copy: `heat` while there is room, then only if it is read clearly more often than what leaves for it; `on-read` in place of whatever is worth least"),
+    key(Rule, "min_size", All, Unit::Size, None,
+        "smaller files get no hot copy by themselves; says nothing about their home"),
+    key(Rule, "max_size", All, Unit::Size, None,
+        "nor do larger ones"),
     key(Rule, "keep_hot", All, Unit::Group, None,
         "groups are directories: of each parent the newest `last`, by their last commit, keep their hot copies above the high water; those of older ones leave first"),
     key(Rule, "write", All, Unit::Words(WRITES), Text("back"),

@@ -1,9 +1,9 @@
 //! Whole configs: what is understood, and what is said about mistakes.
 
 use super::*;
-use crate::policy::placement::{Fsync, Order, Promote, Write};
-use crate::types::Key;
+use crate::policy::placement::{Fsync, Order, Promote, Subject, Write};
 use crate::types::blob::{AccessTier, Auth};
+use crate::types::{Ids, Key};
 use std::time::Duration;
 
 const GOOD: &str = include_str!("tests/good.toml");
@@ -79,12 +79,13 @@ fn rules_get_the_ids_of_their_tiers() {
     let (config, _) = parse(GOOD).unwrap();
     let id = |name: &str| TierId(u32::try_from(name.len()).unwrap());
     let rules = config.rules(id, &Ledger::default());
-    let rule = rules.rule(&Key::parse("datasets/a.tar").unwrap());
+    let tar = Key::parse("datasets/a.tar").unwrap();
+    let rule = rules.rule(Subject::new(&tar, Ids::default()));
     assert_eq!(
         (rule.home, rule.stage, rule.hot.as_slice()),
         (id("blob"), id("nvme"), &[id("nvme"), id("scratch")][..])
     );
-    assert_eq!(rules.rule(&Key::parse("x").unwrap()).home, id("scratch"));
+    assert_eq!(rules.rule(Subject::new(&Key::parse("x").unwrap(), Ids::default())).home, id("scratch"));
 }
 
 #[test]
@@ -509,4 +510,40 @@ fn changes_are_told_key_by_key() {
     let said: Vec<String> =
         change(&plain, &small("", "revalidate = \"5s\"", "")).into_iter().map(|(what, _)| what).collect();
     assert_eq!(said, ["[tier.blob] revalidate", "[[rule]]"]);
+}
+
+#[test]
+fn conditions_of_rules_are_understood() {
+    let text =
+        small("", "", "uid = [\"1000\", \"0\"]\ngid = \"7\"\nmin_size = \"1MiB\"\nmax_size = \"2MiB\"");
+    let (config, warnings) = parse(&text).unwrap();
+    assert_eq!(warnings, []);
+    let rule = &config.rules[0];
+    assert_eq!(
+        (rule.owners.uids.as_slice(), rule.owners.gids.as_slice()),
+        ([1000, 0].as_slice(), [7].as_slice())
+    );
+    assert_eq!((*rule.sizes.start(), *rule.sizes.end()), (1 << 20, 2 << 20));
+    assert_said(
+        &small("", "", "uid = \"alice\""),
+        "uid = \"alice\" is no number; write the id, as `id -u NAME` prints it",
+    );
+    assert_said(&small("", "", "uid = 1000"), "uid");
+    assert_said(&small("", "", "min_size = \"2MiB\"\nmax_size = \"1MiB\""), "min_size is above max_size");
+    let last = small("", "", "").replace("path = \"**\"", "path = \"**\"\nuid = \"5\"");
+    assert_said(&last, "the last rule does not match everything");
+}
+
+#[test]
+fn a_rule_behind_one_for_all_owners_never_matches() {
+    let with = |first: &str, second: &str| {
+        small("", "", "").replace("home = \"blob\"", &format!("home = \"blob\"\n{first}")).replace(
+            "[[rule]]\npath = \"**\"",
+            &format!("[[rule]]\npath = \"b/x/**\"\nhome = \"disk\"\n{second}\n[[rule]]\npath = \"**\""),
+        )
+    };
+    assert_said(&with("", ""), "rule \"b/x/**\" never matches");
+    assert_said(&with("", "uid = \"5\""), "rule \"b/x/**\" never matches");
+    assert_said(&with("uid = [\"5\", \"6\"]", "uid = \"5\""), "rule \"b/x/**\" never matches");
+    assert_eq!(said(&with("uid = \"5\"", "")), "");
 }

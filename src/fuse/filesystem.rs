@@ -3,7 +3,7 @@
 use super::convert::{caller, file_attr, file_type, rename_mode, time_change};
 use super::dispatch::{Refuse, Shared, refuse};
 use crate::error::{Kind, Result};
-use crate::types::{AttrChange, Ino};
+use crate::types::{AttrChange, Ids, Ino};
 use crate::vfs::{self, Close, Entry, More, Opened, ReadAnswer, SetAttr, Wanted};
 use fuser::{
     AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation,
@@ -317,7 +317,7 @@ impl fuser::Filesystem for Mount {
         self.0.act_in_room(
             request,
             reply,
-            Wanted::Name(ino(parent), name.clone()),
+            Wanted::Name(ino(parent), name.clone(), Ids { uid: request.uid(), gid: request.gid() }),
             move |vfs, caller| vfs.create(caller, ino(parent), &name, mode, flags),
             |shared, reply, (entry, opened)| {
                 let number = FileHandle(opened.handle.0);

@@ -6,7 +6,7 @@ use crate::catalog::{Catalog, Losses, LostBytes, LostFile};
 use crate::control::protocol::{self, FileSystem, LostPage, LostRow, TierAccepted, WirePath};
 use crate::data::StageStore;
 use crate::error::{Error, Kind, Result};
-use crate::policy::placement::Rules;
+use crate::policy::placement::{Rules, Subject};
 use crate::repair::{self, accept::accept};
 use crate::tier::DirectoryTier;
 use crate::types::TierId;
@@ -88,7 +88,8 @@ impl Accepting {
     /// A copy is gone, the content is not: home is brought in line again.
     fn go_on(&self, ino: crate::types::Ino) -> Result<()> {
         if let Some(path) = self.catalog.path(ino)? {
-            self.catalog.queue(ino, &self.rules.domain(&path))?;
+            let subject = Subject::new(&path, self.catalog.inode(ino)?.attr.ids());
+            self.catalog.queue(ino, &self.rules.domain(subject))?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use crate::mover::context::Context;
 use crate::mover::engine::{Event, FlushRequest};
 use crate::mover::flush::{self, FlushReport, FlushScope, Hold, Progress, Targets};
 use crate::mover::status::Trouble;
+use crate::policy::placement::Subject;
 use crate::types::{Awaited, Generation, Ino, Timestamp};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -120,7 +121,8 @@ fn targets_of(context: &Context, ino: Ino, generation: Generation) -> Result<Opt
     let Some((domain, seq)) = context.catalog.step_for(ino, generation)? else { return Ok(None) };
     let path = context.catalog.path(ino)?;
     // Renamed meanwhile to a name under which nothing is committed.
-    if path.is_some_and(|path| context.rules().is_held(&path)) {
+    let ids = context.catalog.inode(ino)?.attr.ids();
+    if path.is_some_and(|path| context.rules().is_held(Subject::new(&path, ids))) {
         return Ok(None);
     }
     flush::want(context, ino)?;

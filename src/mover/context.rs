@@ -9,9 +9,9 @@ use crate::mover::evict::{Evictors, evictors};
 use crate::mover::jobs::ahead::Sent;
 use crate::mover::status::Counters;
 use crate::mover::stores::Stores;
-use crate::policy::placement::Rules;
+use crate::policy::placement::{Rule, Rules, Subject};
 use crate::tier::{Patience, Tier};
-use crate::types::{Generation, Ino, Invalidation, Key, Seq, TierId, Timestamp, Version};
+use crate::types::{Generation, Ids, Ino, Invalidation, Key, Seq, TierId, Timestamp, Version};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -163,6 +163,17 @@ impl Context {
     /// The rules as they are now.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read())
+    }
+
+    /// The rule for what `ids` own at `path`.
+    pub(crate) fn rule(&self, path: &Key, ids: Ids) -> Arc<Rule> {
+        Arc::clone(self.rules.read().rule(Subject::new(path, ids)))
+    }
+
+    /// Order domain of a path of this inode, which is no directory.
+    pub(crate) fn domain(&self, ino: Ino, path: &Key) -> Result<String> {
+        let ids = self.catalog.inode(ino)?.attr.ids();
+        Ok(self.rules.read().domain(Subject::new(path, ids)))
     }
 
     /// Runs `act` while no program can open `ino` or end writing to it; `None` if one writes to it now.

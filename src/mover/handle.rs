@@ -10,7 +10,7 @@ use crate::mover::listing::{self, Queued};
 use crate::mover::room::RoomMaker;
 use crate::mover::status::{MoverStatus, Trouble};
 use crate::policy::aside::is_conflict_name;
-use crate::policy::placement::Rules;
+use crate::policy::placement::{Rules, Subject};
 use crate::types::{Seq, TierId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -199,7 +199,10 @@ impl MoverHandle {
         let counters = &self.context.counters;
         let queue = *counters.queue.lock();
         let rules = self.context.rules();
-        let backlog = self.context.catalog.backlog(Duration::ZERO, &|path| rules.is_held(path))?;
+        let backlog = self
+            .context
+            .catalog
+            .backlog(Duration::ZERO, &|path, ids| rules.is_held(Subject::new(path, ids)))?;
         let failing = {
             let failing = counters.failing.lock();
             let longest = failing.values().min_by_key(|(since, _)| *since).cloned();

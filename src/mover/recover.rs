@@ -78,7 +78,7 @@ fn local(context: &Context) -> Result<Recovered> {
     }
     for ino in context.catalog.clean_but_staged()? {
         if let Some(path) = context.catalog.path(ino)? {
-            context.catalog.queue(ino, &context.rules().domain(&path))?;
+            context.catalog.queue(ino, &context.domain(ino, &path)?)?;
         }
     }
     recovered.leftovers = context.stores.sweep(context)?;
@@ -221,7 +221,7 @@ fn never_began(context: &Context, inode: &Inode, staged: &Replica) -> Result<boo
     }
     if context.catalog.revert_write(ino)?.is_some() {
         if let Some(path) = context.catalog.path(ino)? {
-            context.catalog.queue(ino, &context.rules().domain(&path))?;
+            context.catalog.queue(ino, &context.domain(ino, &path)?)?;
         }
         return Ok(true);
     }
@@ -335,7 +335,7 @@ pub(crate) fn close_as_told(context: &Context, ino: Ino) -> Result<()> {
         mtime: inode.attr.mtime,
         ctime: context.clock.wall(),
     };
-    context.catalog.close(ino, content, &context.rules().domain(&path))?;
+    context.catalog.close(ino, content, &context.domain(ino, &path)?)?;
     context.catalog.released(ino)?;
     context.inherited.lock().remove(&ino);
     Ok(())

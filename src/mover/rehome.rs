@@ -8,7 +8,7 @@ use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::jobs::subject::Subject;
 use crate::mover::jobs::{Flow, Halt, conflict, directory, prefix, reconcile, relocate};
-use crate::policy::placement::Rules;
+use crate::policy::placement::{self, Rules};
 use crate::types::{FileKind, Ino, Key};
 use futures::StreamExt;
 use futures::stream;
@@ -183,12 +183,14 @@ async fn leave_directory(context: &Arc<Context>, dir: Ino, path: &Key) -> Flow<(
             return Ok(());
         }
     }
-    let is_known = strays.is_empty() && rules.is_also_on(path, rules.rule(path).home);
+    let Some(inode) = found(context.catalog.inode(dir))? else { return Ok(()) };
+    let subject = placement::Subject::new(path, inode.attr.ids());
+    let is_known = strays.is_empty() && rules.is_also_on(subject, rules.rule(subject).home);
     if is_known || context.catalog.step_of(dir)?.is_some() {
         return Ok(());
     }
     let _turn = context.inodes.take(&dir).map_err(|_busy| Halt::Again)?;
-    directory::settle(context, dir, &rules.directory_domain(path)).await
+    directory::settle(context, dir, &rules.directory_domain(subject)).await
 }
 
 async fn file(context: &Arc<Context>, ino: Ino) -> Outcome {
@@ -212,7 +214,7 @@ async fn move_home(context: &Arc<Context>, ino: Ino) -> Flow<Outcome> {
         return Ok(Outcome::Left);
     }
     let Some(name) = subject.names.first() else { return Ok(Outcome::AtHome) };
-    reconcile::settle(context, ino, &context.rules().domain(&name.path)).await?;
+    reconcile::settle(context, ino, &context.domain(ino, &name.path)?).await?;
     Ok(match subject.inode.attr.kind {
         FileKind::Regular | FileKind::Symlink => Outcome::Moved,
         // What no home can hold stays where it is.

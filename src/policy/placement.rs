@@ -2,16 +2,19 @@
 
 mod braces;
 mod former;
+mod owner;
 mod pattern;
 mod segment;
 #[cfg(test)]
 mod tests;
 
 pub use former::{Ledger, Spot};
+pub use owner::{Owners, Subject};
 pub(crate) use pattern::{Pattern, Reach};
 
 use crate::types::{FileKind, Key, TierId};
 use former::Former;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,6 +129,8 @@ pub struct Rule {
     pub index: usize,
     /// The pattern as written.
     pub pattern: String,
+    /// Whose files.
+    pub owners: Owners,
     /// Which tier must end up with the durable copy.
     pub home: TierId,
     /// Which directory tier takes new bytes when home is not resident; equal to `home` when it is.
@@ -134,6 +139,8 @@ pub struct Rule {
     pub hot: Vec<TierId>,
     /// When to make a hot copy.
     pub promote: Promote,
+    /// How large a file must be for a hot copy, at least and at most.
+    pub sizes: RangeInclusive<u64>,
     /// How long the kernel and the vfs may go without asking the home tier; `None`: for ever.
     pub revalidate: Option<Duration>,
     /// How long after a close an upload waits for renames, rewrites and deletes.
@@ -190,35 +197,59 @@ impl Rules {
         let mut compiled: Vec<Compiled> = Vec::with_capacity(rules.len());
         for (index, rule) in rules.into_iter().enumerate() {
             let pattern = Pattern::parse(&rule.pattern).map_err(|wrong| (index, wrong))?;
-            let shadowed = pattern.is_shadowed_by(compiled.iter().map(|earlier| &earlier.pattern));
+            let takes_all = |earlier: &&Compiled| earlier.rule.owners.include(&rule.owners);
+            let shadowed =
+                pattern.is_shadowed_by(compiled.iter().filter(takes_all).map(|earlier| &earlier.pattern));
             let parse = |glob: &String| Pattern::parse(glob).map_err(|wrong| (index, wrong));
             let order_by = rule.order_by.as_ref().map(parse).transpose()?;
             let hold = rule.hold.iter().map(parse).collect::<Result<_, _>>()?;
             compiled.push(Compiled { rule: Arc::new(rule), pattern, order_by, hold, shadowed });
         }
         match compiled.last() {
-            Some(last) if last.pattern.matches_everything() => Ok(Self { compiled, former: Vec::new() }),
-            Some(_) => Err((compiled.len() - 1, "the last rule must match everything: `**`".into())),
+            Some(last) if last.pattern.matches_everything() && last.rule.owners.are_all() => {
+                Ok(Self { compiled, former: Vec::new() })
+            }
+            Some(_) => Err((
+                compiled.len() - 1,
+                "the last rule must match everything: `**`, without uid and gid".into(),
+            )),
             None => Err((0, "there is no rule; the last one must match everything: `**`".into())),
         }
     }
 
-    /// The rule for a path (config sees to it that the last one matches all).
+    /// The rule for a path and its owner (config sees to it that the last one matches all).
     #[must_use]
-    pub fn rule(&self, path: &Key) -> &Arc<Rule> {
-        &self.compiled(path).rule
+    pub fn rule(&self, subject: Subject<'_>) -> &Arc<Rule> {
+        &self.compiled(subject).rule
     }
 
-    fn compiled(&self, path: &Key) -> &Compiled {
+    fn compiled(&self, subject: Subject<'_>) -> &Compiled {
         let last = self.compiled.len() - 1;
-        let first_match = self.compiled[..last].iter().find(|one| !one.shadowed && one.pattern.matches(path));
+        let first_match = self.compiled[..last].iter().find(|one| !one.shadowed && one.matches(subject));
         first_match.unwrap_or(&self.compiled[last])
+    }
+
+    /// How long name and attributes of a path may be believed, whoever owns it; `None`: for ever.
+    #[must_use]
+    pub fn revalidate(&self, path: &Key) -> Option<Duration> {
+        let matching = self.compiled.iter().filter(|one| !one.shadowed && one.pattern.matches(path));
+        let mut shortest: Option<Duration> = None;
+        for one in matching {
+            shortest = match (shortest, one.rule.revalidate) {
+                (Some(known), Some(time)) => Some(known.min(time)),
+                (known, time) => known.or(time),
+            };
+            if one.rule.owners.are_all() {
+                break;
+            }
+        }
+        shortest
     }
 
     /// Whether nothing may be committed under this name, which its program is still to change.
     #[must_use]
-    pub fn is_held(&self, path: &Key) -> bool {
-        self.compiled(path).hold.iter().any(|pattern| pattern.matches(path))
+    pub fn is_held(&self, subject: Subject<'_>) -> bool {
+        self.compiled(subject).hold.iter().any(|pattern| pattern.matches(subject.path))
     }
 
     /// All rules, in their order.
@@ -275,7 +306,7 @@ impl Rules {
                     return None;
                 }
                 let reach = one.pattern.reach(dir);
-                covered = reach == Reach::Everything;
+                covered = reach == Reach::Everything && one.rule.owners.are_all();
                 Some((reach != Reach::Nothing).then_some(one))
             })
             .flatten()
@@ -283,9 +314,9 @@ impl Rules {
 
     /// Name of the order domain of what is not a directory: steps of one domain keep their order.
     #[must_use]
-    pub fn domain(&self, path: &Key) -> String {
-        let one = self.compiled(path);
-        match path.split().and_then(|(directory, _)| one.ordered_by(&directory)) {
+    pub fn domain(&self, subject: Subject<'_>) -> String {
+        let one = self.compiled(subject);
+        match subject.path.split().and_then(|(directory, _)| one.ordered_by(&directory)) {
             Some(directory) => format!("{DOMAIN}{}:{directory}", one.rule.index),
             None => format!("{DOMAIN}{}", one.rule.index),
         }
@@ -293,32 +324,29 @@ impl Rules {
 
     /// Name of the order domain of a directory: that of what is directly in it.
     #[must_use]
-    pub fn directory_domain(&self, path: &Key) -> String {
-        let one = self.compiled(path);
-        match one.ordered_by(path) {
-            Some(directory) => format!("{DOMAIN}{}:{directory}", one.rule.index),
-            None => format!("{DOMAIN}{}", one.rule.index),
-        }
+    pub fn directory_domain(&self, subject: Subject<'_>) -> String {
+        self.compiled(subject).directory_domain(subject.path)
     }
 
     /// Name of the order domain of something of this kind.
     #[must_use]
-    pub fn domain_of(&self, kind: FileKind, path: &Key) -> String {
+    pub fn domain_of(&self, kind: FileKind, subject: Subject<'_>) -> String {
         match kind {
-            FileKind::Directory => self.directory_domain(path),
-            _ => self.domain(path),
+            FileKind::Directory => self.directory_domain(subject),
+            _ => self.domain(subject),
         }
     }
 
     /// For a directory that is renamed from `from` to `to`: the rules in whose domains steps for what is in it may be, in the form of
     /// [`RuleSet`]; none if all of those are in the domain of what will be written below its new name, so that the order there is enough.
     #[must_use]
-    pub fn domains_below(&self, from: &Key, to: &Key) -> Option<String> {
+    pub fn domains_below(&self, from: &Key, to: Subject<'_>) -> Option<String> {
         let rules: Vec<&Compiled> = self.reaching(from).collect();
         let is_one = |one: &Compiled| one.order_by.is_none() || one.ordered_by(from).is_some();
         if let [one] = rules[..]
             && is_one(one)
-            && self.directory_domain(from) == self.directory_domain(to)
+            && one.rule.owners.are_all()
+            && one.directory_domain(from) == self.directory_domain(to)
         {
             return None;
         }
@@ -345,6 +373,17 @@ impl Rules {
 }
 
 impl Compiled {
+    fn matches(&self, subject: Subject<'_>) -> bool {
+        self.rule.owners.has(subject.ids) && self.pattern.matches(subject.path)
+    }
+
+    fn directory_domain(&self, path: &Key) -> String {
+        match self.ordered_by(path) {
+            Some(directory) => format!("{DOMAIN}{}:{directory}", self.rule.index),
+            None => format!("{DOMAIN}{}", self.rule.index),
+        }
+    }
+
     /// The directory at or above `path` that has an order domain of its own.
     fn ordered_by(&self, path: &Key) -> Option<Key> {
         let order_by = self.order_by.as_ref()?;

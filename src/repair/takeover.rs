@@ -13,7 +13,7 @@ use crate::catalog::{Catalog, Content, Defaults, NewBytes, NewInode, stage_name}
 use crate::clock::Clock;
 use crate::data::{Sidecar, SidecarState, StageStore, Staged};
 use crate::error::{Error, Kind, Result};
-use crate::policy::placement::Rules;
+use crate::policy::placement::{Rules, Subject};
 use crate::tier::{Object, Tier};
 use crate::types::{FileKind, Generation, Ino, Key, Seq, TierId, Timestamp};
 use place::Spot;
@@ -268,7 +268,8 @@ impl Heir<'_> {
             ctime: self.now(),
         };
         if piece.standing == Standing::Closed {
-            self.catalog.close(ino, content, &self.rules.domain(&path))?;
+            let subject = Subject::new(&path, self.catalog.inode(ino)?.attr.ids());
+            self.catalog.close(ino, content, &self.rules.domain(subject))?;
             self.catalog.released(ino)?;
         } else {
             self.catalog.resize(ino, content)?;

@@ -89,6 +89,23 @@ impl FileKind {
     }
 }
 
+/// Whose something is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ids {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl Attr {
+    /// Whose it is.
+    #[must_use]
+    pub fn ids(&self) -> Ids {
+        Ids { uid: self.uid, gid: self.gid }
+    }
+}
+
 /// What stat shows of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attr {

@@ -6,7 +6,7 @@ use super::{Caller, Vfs};
 use crate::catalog::Inode;
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Patience, Resident, Tier, Usage};
-use crate::types::{Attr, AttrChange, FileKind, Ino, Key, TimeChange, Timestamp};
+use crate::types::{Attr, AttrChange, FileKind, Ids, Ino, Key, TimeChange, Timestamp};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,12 @@ impl Vfs {
             }
         }
         self.change_open_file(ino, &change)?;
-        let domain = (!native || self.resident_home(&path).is_none()).then(|| self.rules().domain(&path));
+        let before = inode.attr.ids();
+        let after = Ids { uid: change.uid.unwrap_or(before.uid), gid: change.gid.unwrap_or(before.gid) };
+        let home = self.rule(&path, after).home;
+        // A file of another owner may have another home.
+        let is_told = native && self.resident(home).is_some() && self.rule(&path, before).home == home;
+        let domain = (!is_told).then(|| self.domain(&path, after));
         self.catalog().set_attr(ino, &change, domain.as_deref(), now)?;
         if native {
             self.know_natives(ino);
@@ -149,7 +154,7 @@ impl Vfs {
         if path.is_root() {
             return self.usage_of_all();
         }
-        match self.resident_home(&path) {
+        match self.resident_home(&path, self.ids(ino)?) {
             Some((_, resident)) => resident.usage(),
             None => Ok(self.blob_usage()),
         }

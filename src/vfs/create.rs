@@ -6,6 +6,7 @@ use super::stage::{STAGE_MODE, set_mtime};
 use super::{Caller, Entry, Vfs};
 use crate::catalog::{Inode, NewBytes, NewInode, WriteState, stage_name};
 use crate::error::{Error, Kind, Result};
+use crate::policy::placement::Subject;
 use crate::tier::{Access, Object, Resident, Special};
 use crate::types::{AttrChange, FileKind, Ino, Key, TierId};
 use std::fs::File;
@@ -52,14 +53,14 @@ impl Vfs {
     ) -> Result<(Inode, File, TierId)> {
         let directory = self.directory(parent)?;
         let owner = self.ownership(caller, &directory, mode, Inherit::Group);
-        if let Some((tier, resident)) = self.resident_home(path) {
+        if let Some((tier, resident)) = self.resident_home(path, owner.ids()) {
             match self.make_native(resident, tier, parent, name, owner) {
                 // The key still belongs to something that moves away: stage, and settle later.
                 Err(error) if error.kind() == Kind::Busy => {}
                 other => return other.map(|(inode, file)| (inode, file, tier)),
             }
         }
-        let stage = self.rule(path).stage;
+        let stage = self.rule(path, owner.ids()).stage;
         let (inode, file) = self.make_staged(stage, parent, name, path, owner)?;
         Ok((inode, file, stage))
     }
@@ -218,11 +219,14 @@ impl Vfs {
         let native = placed.is_some();
         let (bytes, key) = match placed {
             Some((bytes, key)) => (bytes, Some(key)),
-            None => (NewBytes::Deferred { domain: self.rules().domain_of(kind, &path) }, None),
+            None => (
+                NewBytes::Deferred { domain: self.rules().domain_of(kind, Subject::new(&path, owner.ids())) },
+                None,
+            ),
         };
         let added = self.add(parent, name, kind, owner, rdev, target, bytes);
         if added.is_err()
-            && let (Some(key), Some((_, resident))) = (key, self.resident_home(&path))
+            && let (Some(key), Some((_, resident))) = (key, self.resident_home(&path, owner.ids()))
         {
             remove(resident, &key, special);
         }
@@ -242,7 +246,7 @@ impl Vfs {
         special: &Special,
         owner: Owner,
     ) -> Result<Option<(NewBytes, Key)>> {
-        let Some((tier, resident)) = self.resident_home(path) else {
+        let Some((tier, resident)) = self.resident_home(path, owner.ids()) else {
             return Ok(None);
         };
         let made = self.with_native_key(parent, name, tier, |key| match special {
@@ -280,8 +284,8 @@ impl Vfs {
             return Err(Kind::Exists.into());
         }
         let native = self.link_native(&inode, parent, name)?;
-        let is_told = native == Some(self.rule(&path).home);
-        let domain = (!is_told).then(|| self.rules().domain(&path));
+        let is_told = native == Some(self.rule(&path, inode.attr.ids()).home);
+        let domain = (!is_told).then(|| self.domain(&path, inode.attr.ids()));
         let inode = self.catalog().link(ino, parent, name, native, domain.as_deref(), self.now())?;
         if native.is_some() {
             self.know_natives(ino);

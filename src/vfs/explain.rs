@@ -84,7 +84,7 @@ impl Vfs {
     pub fn explain(&self, ino: Ino) -> Result<Explained> {
         let inode = self.catalog().inode(ino)?;
         let facts = self.facts_of(ino)?;
-        let rule = self.rule(&facts.path);
+        let rule = self.rule(&facts.path, inode.attr.ids());
         let newest = self.newest(&inode)?;
         let copies = self.copies(&rule, &newest)?;
         let next = self.what_is_next(&rule, &inode, &copies);
@@ -94,7 +94,7 @@ impl Vfs {
             size: facts.attr.size,
             state: super::facts::word(inode.state).to_owned(),
             rule: RuleFacts {
-                number: rule.index + 1,
+                number: 1 + self.rules().iter().position(|one| one.index == rule.index).unwrap_or_default(),
                 path: rule.pattern.clone(),
                 home: self.tier_name(rule.home),
                 stage: self.tier_name(rule.stage),

@@ -93,7 +93,7 @@ impl Vfs {
     }
 
     fn facts(&self, inode: Inode, path: Key) -> Result<FileFacts> {
-        let rule = self.rule(&path);
+        let rule = self.rule(&path, inode.attr.ids());
         let newest = self.newest(&inode)?;
         let mut copies: Vec<Copy> = Vec::new();
         for replica in &newest {
@@ -180,7 +180,8 @@ impl Vfs {
         }
         let path = self.some_path(ino)?;
         for replica in newest.iter().filter(|replica| self.resident(replica.tier).is_none()) {
-            if let Some((tier, key)) = self.hot_copies(&self.rule(&path), replica)?.first() {
+            if let Some((tier, key)) = self.hot_copies(&self.rule(&path, inode.attr.ids()), replica)?.first()
+            {
                 return self.on_tier(*tier, key);
             }
         }

@@ -56,7 +56,7 @@ impl Vfs {
     ) -> Result<Option<FillStart>> {
         let Some(hot) = rule.hot.first().and_then(|tier| self.parts.hots.get(tier)) else { return Ok(None) };
         let size = inode.attr.size;
-        if size == 0 {
+        if size == 0 || !rule.sizes.contains(&size) {
             return Ok(None);
         }
         let admitted = match rule.promote {

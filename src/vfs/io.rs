@@ -94,7 +94,7 @@ impl Vfs {
                 && (&replica.key != key || replica.version.as_ref() != Some(version))
         });
         let moved = moved.ok_or(Kind::Stale)?;
-        let reader = self.stream(&self.rule(&self.some_path(node.ino)?), moved, &inode)?;
+        let reader = self.stream(&self.rule(&self.some_path(node.ino)?, inode.attr.ids()), moved, &inode)?;
         let bytes = Bytes::Streamed(reader.clone());
         let (id, generation, renames) = (open.id, open.generation, open.renames);
         let followed = OpenFile { id, bytes, generation, passthrough: false.into(), renames };

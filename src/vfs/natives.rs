@@ -5,6 +5,7 @@
 use super::Vfs;
 use crate::catalog::{Content, Inode, Replica};
 use crate::error::{Kind, Result};
+use crate::policy::placement::Subject;
 use crate::tier::Object;
 use crate::types::{FileKind, Ino, TierId};
 
@@ -86,7 +87,7 @@ impl Vfs {
         let markers = self.catalog().replicas(dir)?;
         if !markers.iter().any(|marker| marker.version.is_some() && is_remote(marker.tier)) {
             let path = self.directory_path(dir)?;
-            self.catalog().queue(dir, &self.rules().directory_domain(&path))?;
+            self.catalog().queue(dir, &self.rules().directory_domain(Subject::new(&path, self.ids(dir)?)))?;
         }
         Ok(())
     }

@@ -223,7 +223,7 @@ impl Vfs {
         dir: Option<Ino>,
     ) -> Result<Arc<OpenFile>> {
         let path = self.some_path(inode.attr.ino)?;
-        let rule = self.rule(&path);
+        let rule = self.rule(&path, inode.attr.ids());
         let replicas = self.newest(inode)?;
         if let Some(hot) = self.find_nearer(&rule, &replicas, inode)? {
             self.count_open(inode.attr.ino, dir);
@@ -439,7 +439,8 @@ impl Vfs {
             }
             _ => {
                 let path = self.some_path(node.ino)?;
-                let seq = self.catalog().close(node.ino, content, &self.rules().domain(&path))?;
+                let seq =
+                    self.catalog().close(node.ino, content, &self.domain(&path, self.ids(node.ino)?))?;
                 crate::failpoint::pass("close_row_written");
                 self.describe_closed(node.ino, &path, seq);
             }
@@ -451,10 +452,11 @@ impl Vfs {
 
     /// A file that was written in place on `tier` may have names whose homes are elsewhere.
     fn tell_other_homes(&self, ino: Ino, tier: TierId) -> Result<()> {
+        let ids = self.ids(ino)?;
         for (parent, name) in self.catalog().names(ino)? {
             let path = self.child_path(parent, &name)?;
-            if self.rule(&path).home != tier {
-                self.catalog().queue(ino, &self.rules().domain(&path))?;
+            if self.rule(&path, ids).home != tier {
+                self.catalog().queue(ino, &self.domain(&path, ids))?;
                 return Ok(());
             }
         }
@@ -517,7 +519,7 @@ impl Vfs {
         }
         let path = self.some_path(node.ino)?;
         let waits = match &open.bytes {
-            Bytes::Native { tier, .. } => self.rule(&path).home != *tier,
+            Bytes::Native { tier, .. } => self.rule(&path, self.ids(node.ino)?).home != *tier,
             Bytes::Staged { .. } => {
                 let inode = self.catalog().inode(node.ino)?;
                 inode.state == WriteState::Clean && self.newest(&inode)?.iter().any(|replica| replica.staged)
@@ -525,7 +527,7 @@ impl Vfs {
             _ => false,
         };
         if waits {
-            self.catalog().queue(node.ino, &self.rules().domain(&path))?;
+            self.catalog().queue(node.ino, &self.domain(&path, self.ids(node.ino)?))?;
         }
         Ok(())
     }
@@ -534,7 +536,7 @@ impl Vfs {
     fn tell_attributes(&self, ino: Ino) -> Result<()> {
         let inode = self.catalog().inode(ino)?;
         if self.newest(&inode)?.iter().any(|replica| replica.attr_generation < inode.attr_generation) {
-            self.catalog().queue(ino, &self.rules().domain(&self.some_path(ino)?))?;
+            self.catalog().queue(ino, &self.domain(&self.some_path(ino)?, inode.attr.ids()))?;
         }
         Ok(())
     }

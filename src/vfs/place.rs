@@ -4,9 +4,9 @@ use super::node::Node;
 use super::{Caller, Vfs};
 use crate::catalog::{Inode, Place};
 use crate::error::{Error, Kind, Result};
-use crate::policy::placement::{Rule, Rules};
+use crate::policy::placement::{Rule, Rules, Subject};
 use crate::tier::Resident;
-use crate::types::{AttrChange, Ino, Key, TierId, name_is_valid};
+use crate::types::{AttrChange, Ids, Ino, Key, TierId, name_is_valid};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -57,13 +57,28 @@ impl Vfs {
         self.child_path(dir, name)
     }
 
-    pub(super) fn rule(&self, path: &Key) -> Arc<Rule> {
-        self.rules.read().rule(path).clone()
+    pub(super) fn rule(&self, path: &Key, ids: Ids) -> Arc<Rule> {
+        self.rules.read().rule(Subject::new(path, ids)).clone()
     }
 
     /// The rules as they are now.
     pub(super) fn rules(&self) -> Arc<Rules> {
         self.rules.read().clone()
+    }
+
+    /// Who owns it.
+    pub(super) fn ids(&self, ino: Ino) -> Result<Ids> {
+        Ok(self.catalog().inode(ino)?.attr.ids())
+    }
+
+    /// Order domain of a path that is no directory.
+    pub(super) fn domain(&self, path: &Key, ids: Ids) -> String {
+        self.rules.read().domain(Subject::new(path, ids))
+    }
+
+    /// Whether nothing may be committed under this name.
+    pub(super) fn is_held(&self, path: &Key, ids: Ids) -> bool {
+        self.rules.read().is_held(Subject::new(path, ids))
     }
 
     /// Some path of the inode; the root's for one without names.
@@ -79,20 +94,20 @@ impl Vfs {
     }
 
     /// The home of a path as files of this machine, if it is one.
-    pub(super) fn resident_home(&self, path: &Key) -> Option<(TierId, &dyn Resident)> {
-        let home = self.rule(path).home;
+    pub(super) fn resident_home(&self, path: &Key, ids: Ids) -> Option<(TierId, &dyn Resident)> {
+        let home = self.rule(path, ids).home;
         self.resident(home).map(|resident| (home, resident))
     }
 
     /// Order domain of steps for a path whose home must be told; `None` where home is resident and
     /// was told in the same call.
-    pub(super) fn domain_if_remote(&self, path: &Key) -> Option<String> {
-        self.resident_home(path).is_none().then(|| self.rules().domain(path))
+    pub(super) fn domain_if_remote(&self, path: &Key, ids: Ids) -> Option<String> {
+        self.resident_home(path, ids).is_none().then(|| self.domain(path, ids))
     }
 
     /// How long name and attributes of a path may be believed.
     pub(super) fn ttl(&self, path: &Key) -> Duration {
-        self.rule(path).revalidate.unwrap_or(FOREVER)
+        self.rules.read().revalidate(path).unwrap_or(FOREVER)
     }
 
     /// The native place of directory `dir` on a resident tier: rows, and real directories with their
@@ -184,6 +199,11 @@ pub(super) struct Owner {
 }
 
 impl Owner {
+    /// Whose it is.
+    pub fn ids(&self) -> Ids {
+        Ids { uid: self.uid, gid: self.gid }
+    }
+
     /// As a change to apply to what the daemon just made with its own ids.
     pub fn change(&self) -> AttrChange {
         AttrChange {

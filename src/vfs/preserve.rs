@@ -28,7 +28,10 @@ impl Vfs {
     ) -> Result<Option<Writing>> {
         let ino = inode.attr.ino;
         let path = self.some_path(ino)?;
-        let is_ordered = self.rule(&path).order != Order::None && !self.rules().is_held(&path);
+        let is_ordered = {
+            let ids = inode.attr.ids();
+            self.rule(&path, ids).order != Order::None && !self.is_held(&path, ids)
+        };
         if !is_ordered || !self.catalog().is_followed(ino)? {
             return Ok(None);
         }

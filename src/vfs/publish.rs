@@ -79,14 +79,15 @@ impl Vfs {
             return Ok(None);
         }
         let path = self.some_path(node.ino)?;
-        let rule = self.rule(&path);
+        let ids = self.ids(node.ino)?;
+        let rule = self.rule(&path, ids);
         let waits = (rule.write, rule.fsync) != (Write::Back, Fsync::Stage);
-        Ok(Some(rule).filter(|_| waits && !self.rules().is_held(&path)))
+        Ok(Some(rule).filter(|_| waits && !self.is_held(&path, ids)))
     }
 
     /// What the names in a directory have to wait for when it is synced.
     pub(super) fn names_at_home(&self, ino: Ino) -> Result<Pending> {
-        let rule = self.rule(&self.some_path(ino)?);
+        let rule = self.rule(&self.some_path(ino)?, self.ids(ino)?);
         let waits = rule.fsync == Fsync::Home;
         Ok(waits.then(|| (Awaited::Names(ino), self.patience(&rule))))
     }
@@ -126,7 +127,8 @@ impl Vfs {
             return Ok(false);
         }
         let path = self.some_path(node.ino)?;
-        let Some(every) = self.rule(&path).open_upload.filter(|_| !self.rules().is_held(&path)) else {
+        let ids = self.ids(node.ino)?;
+        let Some(every) = self.rule(&path, ids).open_upload.filter(|_| !self.is_held(&path, ids)) else {
             return Ok(false);
         };
         let now = self.parts.clock.monotonic();
@@ -152,7 +154,7 @@ impl Vfs {
             match self.try_to_publish(node)? {
                 Published::Nothing => return Ok(None),
                 Published::Pending(awaited) => {
-                    let patience = self.patience(&self.rule(&self.some_path(node.ino)?));
+                    let patience = self.patience(&self.rule(&self.some_path(node.ino)?, self.ids(node.ino)?));
                     return Ok(Some((awaited, patience)));
                 }
                 Published::Changed => {}
@@ -256,7 +258,7 @@ impl Vfs {
 
     /// Whether the staged bytes of a file may serve as its hot copy.
     pub(super) fn may_stay_hot(&self, ino: Ino) -> Result<bool> {
-        let rule = self.rule(&self.some_path(ino)?);
+        let rule = self.rule(&self.some_path(ino)?, self.ids(ino)?);
         Ok(rule.hot.contains(&rule.stage))
     }
 
@@ -264,7 +266,7 @@ impl Vfs {
     /// hot copy or go when nobody has them open.
     pub(super) fn end_unchanged(&self, ino: Ino) -> Result<bool> {
         let path = self.some_path(ino)?;
-        self.catalog().end_unchanged(ino, &self.rules().domain(&path))
+        self.catalog().end_unchanged(ino, &self.domain(&path, self.ids(ino)?))
     }
 }
 

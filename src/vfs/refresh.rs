@@ -4,6 +4,7 @@ use super::node::{Node, PlaceState};
 use super::{Caller, Vfs};
 use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing};
 use crate::error::{Error, Kind, Result};
+use crate::policy::placement::Subject;
 use crate::tier::{Entry, Object, Page, Patience, Resident, Tier};
 use crate::types::{FileKind, Ino, Invalidation, Key, TierId, Timestamp};
 use std::collections::HashSet;
@@ -23,7 +24,7 @@ impl Vfs {
     /// is not there.
     pub(super) fn refresh_name(&self, caller: &Caller, dir: &Node, name: &[u8]) -> Result<()> {
         let path = self.path_of(dir)?.join(name)?;
-        let window = self.rule(&path).revalidate;
+        let window = self.rules().revalidate(&path);
         for place in self.catalog().places(dir.ino)?.iter() {
             let now = self.parts.clock.monotonic();
             let fresh = |state: &PlaceState| state.is_fresh(name, now, window);
@@ -189,7 +190,7 @@ impl Vfs {
         let entry = object.map(|object| Entry { name: name.to_vec(), object });
         let found = entry
             .iter()
-            .map(|entry| Found { entry, standing: self.standing(place.tier, path, entry.object.kind) })
+            .map(|entry| Found { entry, standing: self.standing(place.tier, path, &entry.object) })
             .collect();
         self.catalog().observe(&self.observation(place, began, found, Scope::Name(name)))
     }
@@ -213,13 +214,14 @@ impl Vfs {
         }
     }
 
-    fn standing(&self, tier: TierId, path: &Key, kind: FileKind) -> Standing {
+    fn standing(&self, tier: TierId, path: &Key, object: &Object) -> Standing {
         let rules = self.rules();
-        let (home, also) = match kind {
+        let subject = Subject::new(path, self.parts.defaults.ids_of(object));
+        let (home, also) = match object.kind {
             FileKind::Directory => {
                 (rules.tiers_under(path).contains(&tier), rules.former_under(path).contains(&tier))
             }
-            _ => (rules.rule(path).home == tier, rules.is_also_on(path, tier)),
+            _ => (rules.rule(subject).home == tier, rules.is_also_on(subject, tier)),
         };
         match (home, also) {
             (true, _) => Standing::Home,
@@ -231,7 +233,7 @@ impl Vfs {
     /// Brings all names of `dir` up to date.
     pub(super) fn refresh_directory(&self, caller: &Caller, dir: &Node) -> Result<()> {
         let path = self.directory_path(dir.ino)?;
-        let window = self.rule(&path).revalidate;
+        let window = self.rules().revalidate(&path);
         for place in self.catalog().places(dir.ino)?.iter() {
             if self.is_whole(dir, place, window) {
                 continue;
@@ -318,7 +320,7 @@ impl Vfs {
         let mut found = Vec::with_capacity(page.entries.len());
         for entry in &page.entries {
             let path = parent.join(&entry.name)?;
-            found.push(Found { entry, standing: self.standing(place.tier, &path, entry.object.kind) });
+            found.push(Found { entry, standing: self.standing(place.tier, &path, &entry.object) });
             seen.insert(entry.name.clone());
         }
         let still = self.native_names.stand(place.tier);

@@ -4,7 +4,7 @@ use super::place::RESERVED;
 use super::{Caller, Vfs};
 use crate::catalog::{Inode, Place, Unlinked};
 use crate::error::{Error, Kind, Result};
-use crate::policy::placement::Order;
+use crate::policy::placement::{Order, Subject};
 use crate::types::{FileKind, Ino, Key, TierId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,9 +25,10 @@ impl Vfs {
         }
         let gone = self.unlink_native(&inode, parent, name)?;
         crate::failpoint::pass("native_file_unlinked");
-        let domain = self.rules().domain(&path);
-        let rule = self.rule(&path);
-        let is_ordered = rule.order != Order::None && !self.rules().is_held(&path);
+        let ids = inode.attr.ids();
+        let domain = self.domain(&path, ids);
+        let rule = self.rule(&path, ids);
+        let is_ordered = rule.order != Order::None && !self.is_held(&path, ids);
         let unlinked = if gone.is_empty() && is_ordered && self.resident(rule.home).is_none() {
             self.catalog().unlink_in_turn(parent, name, rule.home, rule.settle, &domain, self.now())?
         } else {
@@ -103,7 +104,7 @@ impl Vfs {
             }
         }
         crate::failpoint::pass("native_directory_removed");
-        let domain = self.rules().directory_domain(&path);
+        let domain = self.rules().directory_domain(Subject::new(&path, inode.attr.ids()));
         let unlinked = self.catalog().rmdir(parent, name, &gone, &domain, self.now())?;
         self.lost_its_name(&unlinked);
         self.keep_emptied(parent);

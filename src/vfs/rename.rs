@@ -8,7 +8,7 @@ use super::{Caller, Vfs};
 use crate::catalog::{Inode, MoveEffect, NativeMove, RenamePlan, Writers, stage_name};
 use crate::data::lease::no_writers;
 use crate::error::{Kind, Result};
-use crate::policy::placement::Order;
+use crate::policy::placement::{Order, Subject};
 use crate::tier::{Access, RenameMode, Resident};
 use crate::types::{FileKind, Ino, Key, TierId};
 use std::collections::BTreeSet;
@@ -87,7 +87,7 @@ impl Vfs {
         mode: RenameMode,
     ) -> Result<(RenamePlan, Moving<'_>)> {
         // As far as that can be told without a look at what is there.
-        let homes = [from, to].into_iter().filter_map(|end| self.resident_home(&end.path));
+        let homes = [from, to].into_iter().filter_map(|end| self.resident_home(&end.path, source.attr.ids()));
         let mut tiers: BTreeSet<TierId> = homes.map(|(tier, _)| tier).collect();
         loop {
             let exclusive = self.native_names.move_on(&tiers);
@@ -182,6 +182,7 @@ impl Vfs {
         target: Option<&Inode>,
         mode: RenameMode,
     ) -> Result<RenamePlan> {
+        let new = Subject::new(&to.path, source.attr.ids());
         let swapped = target.filter(|_| mode == RenameMode::Exchange);
         let moves = match swapped {
             Some(target) => self.exchange_moves(from, to, source, target)?,
@@ -197,9 +198,9 @@ impl Vfs {
             new_name: to.name.to_vec(),
             mode,
             moves,
-            domain: (!native).then(|| self.rules().domain_of(source.attr.kind, &to.path)),
+            domain: (!native).then(|| self.rules().domain_of(source.attr.kind, new)),
             follows: match source.attr.kind {
-                FileKind::Directory => self.rules().domains_below(&from.path, &to.path),
+                FileKind::Directory => self.rules().domains_below(&from.path, new),
                 _ => None,
             },
             preserve: match target.filter(|_| mode == RenameMode::Replace) {
@@ -216,8 +217,9 @@ impl Vfs {
 
     /// Where `replaced` has to be shown before what replaces it, because something that was closed in between may speak of it.
     fn home_of_replaced(&self, replaced: &Inode, path: &Key) -> Result<Option<TierId>> {
-        let rule = self.rule(path);
-        let is_ordered = rule.order != Order::None && !self.rules().is_held(path);
+        let ids = replaced.attr.ids();
+        let rule = self.rule(path, ids);
+        let is_ordered = rule.order != Order::None && !self.is_held(path, ids);
         let is_remote = replaced.attr.kind == FileKind::Regular && self.resident(rule.home).is_none();
         let is_needed = is_ordered && is_remote && self.catalog().is_followed(replaced.attr.ino)?;
         Ok(is_needed.then_some(rule.home))
@@ -250,7 +252,8 @@ impl Vfs {
     ) -> Result<Vec<NativeMove>> {
         let mut moves = Vec::new();
         for (tier, key) in self.native_keys(from, source)? {
-            let stays = source.attr.kind == FileKind::Directory || self.rule(&to.path).home == tier;
+            let stays = source.attr.kind == FileKind::Directory
+                || self.rule(&to.path, source.attr.ids()).home == tier;
             let target = if stays { self.native_target(to, tier)? } else { None };
             let is_file = source.attr.kind == FileKind::Regular;
             let target = match target {
@@ -278,7 +281,9 @@ impl Vfs {
     ) -> Result<Vec<NativeMove>> {
         let sources = self.native_keys(from, source)?;
         let targets = self.native_keys(to, target)?;
-        let same_home = self.rule(&from.path).home == self.rule(&to.path).home;
+        let homes = [(from, source), (from, target), (to, source), (to, target)]
+            .map(|(end, inode)| self.rule(&end.path, inode.attr.ids()).home);
+        let same_home = homes.iter().all(|home| *home == homes[0]);
         let mut moves = Vec::new();
         let mut swapped = Vec::new();
         for (tier, key) in &sources {
@@ -368,7 +373,7 @@ impl Vfs {
 
     /// Whether home has `inode` under the native key of `end` once the moves are made.
     fn is_native_after(&self, end: &End<'_>, inode: &Inode, moves: &[NativeMove]) -> Result<bool> {
-        let Some((home, _)) = self.resident_home(&end.path) else { return Ok(false) };
+        let Some((home, _)) = self.resident_home(&end.path, inode.attr.ids()) else { return Ok(false) };
         if moves.iter().any(|m| m.effect == MoveEffect::ReplicaToStage) {
             return Ok(false);
         }

@@ -6,7 +6,7 @@ use crate::catalog::{Backlog, Waiting};
 use crate::error::{Kind, Result};
 use crate::policy::placement::{Order, Rule};
 use crate::policy::room::{self, Ordering, Part, Room, Sums, Waits};
-use crate::types::{Ino, Key, Seq, TierId};
+use crate::types::{Ids, Ino, Key, Seq, TierId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -39,8 +39,8 @@ impl Default for Making {
 pub enum Wanted {
     /// This file.
     File(Ino),
-    /// A new file of this name.
-    Name(Ino, Vec<u8>),
+    /// A new file of this name, for this user.
+    Name(Ino, Vec<u8>, Ids),
 }
 
 /// Why an open for writing waits.
@@ -87,8 +87,8 @@ impl Vfs {
     /// # Errors
     /// If the catalog can't be read.
     pub fn room(&self, wanted: &Wanted) -> Result<Option<Cause>> {
-        let Some(path) = self.wanted_path(wanted)? else { return Ok(None) };
-        let rule = self.rule(&path);
+        let Some((path, ids)) = self.wanted_path(wanted)? else { return Ok(None) };
+        let rule = self.rule(&path, ids);
         if rule.dirty_max.is_none() {
             return Ok(None);
         }
@@ -111,8 +111,8 @@ impl Vfs {
     /// # Errors
     /// If the catalog can't be read.
     pub fn room_on_stage(&self, wanted: &Wanted) -> Result<Option<(Cause, Duration)>> {
-        let Some(path) = self.wanted_path(wanted)? else { return Ok(None) };
-        let rule = self.rule(&path);
+        let Some((path, ids)) = self.wanted_path(wanted)? else { return Ok(None) };
+        let rule = self.rule(&path, ids);
         if rule.stage == rule.home {
             return Ok(None);
         }
@@ -166,10 +166,10 @@ impl Vfs {
     }
 
     /// None if it is gone.
-    fn wanted_path(&self, wanted: &Wanted) -> Result<Option<Key>> {
+    fn wanted_path(&self, wanted: &Wanted) -> Result<Option<(Key, Ids)>> {
         let path = match wanted {
-            Wanted::File(ino) => self.some_path(*ino),
-            Wanted::Name(dir, name) => self.child_path(*dir, name),
+            Wanted::File(ino) => self.ids(*ino).and_then(|ids| Ok((self.some_path(*ino)?, ids))),
+            Wanted::Name(dir, name, ids) => self.child_path(*dir, name).map(|path| (path, *ids)),
         };
         match path {
             Ok(path) => Ok(Some(path)),
@@ -182,7 +182,7 @@ impl Vfs {
     }
 
     fn backlog(&self) -> Result<Arc<Vec<Backlog>>> {
-        self.catalog().backlog(Duration::ZERO, &|path| self.rules().is_held(path))
+        self.catalog().backlog(Duration::ZERO, &|path, ids| self.is_held(path, ids))
     }
 
     fn rule_of(&self, part: &Backlog) -> Option<Arc<Rule>> {

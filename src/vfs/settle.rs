@@ -120,7 +120,7 @@ impl Vfs {
             WriteState::Clean => {
                 // It was committed while it was open; now its staged file can go.
                 let path = self.some_path(ino)?;
-                self.catalog().queue(ino, &self.rules().domain(&path))?;
+                self.catalog().queue(ino, &self.domain(&path, self.ids(ino)?))?;
                 return Ok(());
             }
         }
@@ -129,7 +129,7 @@ impl Vfs {
 
     fn close_row(&self, ino: Ino, content: Content) -> Result<()> {
         let path = self.some_path(ino)?;
-        let seq = self.catalog().close(ino, content, &self.rules().domain(&path))?;
+        let seq = self.catalog().close(ino, content, &self.domain(&path, self.ids(ino)?))?;
         self.describe_closed(ino, &path, seq);
         Ok(())
     }

@@ -51,6 +51,8 @@ struct Bed {
 /// scratch.
 fn rules(scratch: TierId, share: TierId, poor: TierId, blob: TierId) -> Rules {
     let rule = |index, pattern: &str, home, stage, hot: &[TierId], window| Rule {
+        owners: Default::default(),
+        sizes: 0..=u64::MAX,
         index,
         pattern: pattern.into(),
         home,

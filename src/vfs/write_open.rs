@@ -42,7 +42,7 @@ impl Vfs {
         truncate: bool,
     ) -> Result<Writing> {
         let path = self.some_path(inode.attr.ino)?;
-        let rule = self.rule(&path);
+        let rule = self.rule(&path, inode.attr.ids());
         let newest = self.newest(inode)?;
         if let Some(staged) = newest.iter().find(|replica| replica.staged) {
             if let Some(begun) = self.preserve(caller, shared.as_ref(), inode, staged, truncate)? {
@@ -148,7 +148,8 @@ impl Vfs {
     /// A file was taken back for a writer that never came: it is as closed as it was.
     fn give_back(&self, ino: Ino, open: &OpenFile) -> Result<()> {
         let path = self.some_path(ino)?;
-        self.catalog().close(ino, content_of(open.writable()?)?, &self.rules().domain(&path))?;
+        let ids = self.catalog().inode(ino)?.attr.ids();
+        self.catalog().close(ino, content_of(open.writable()?)?, &self.domain(&path, ids))?;
         self.catalog().released(ino)
     }
 
@@ -231,7 +232,7 @@ impl Vfs {
         path: &Key,
         truncate: bool,
     ) -> Result<Writing> {
-        let rule = self.rule(path);
+        let rule = self.rule(path, inode.attr.ids());
         let ino = inode.attr.ino;
         let bytes = if truncate || inode.attr.size == 0 { First::None } else { First::Copied };
         if bytes == First::Copied {

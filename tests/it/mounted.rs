@@ -12,6 +12,7 @@ mod latest;
 mod limits;
 mod metrics;
 mod near;
+mod owners;
 mod permissions;
 mod poor;
 mod posix;

@@ -5,7 +5,7 @@ use crate::catalog::schema::RECONCILE;
 use crate::catalog::tables::Tx;
 use crate::catalog::{Backlog, Waiting, WriteState};
 use crate::error::Result;
-use crate::types::{Ino, Key, Seq, Timestamp};
+use crate::types::{Ids, Ino, Key, Seq, Timestamp};
 use rusqlite::params;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const MAX_PATHS: usize = 10_000;
 
 /// Adding up under way.
 struct Adding<'a> {
-    is_held: &'a dyn Fn(&Key) -> bool,
+    is_held: &'a dyn Fn(&Key, Ids) -> bool,
     sums: BTreeMap<(String, Waiting), Backlog>,
     /// Domains in which a step before can't go on.
     stuck: HashSet<String>,
@@ -42,7 +42,7 @@ impl Catalog {
     /// What still has to reach home, by domain and by what it waits for; `is_held` says under which names nothing is committed. An
     /// answer may be as old as `age`, or older where there is so much that adding it up takes long. Rows are added up in portions,
     /// so that nobody waits long for it: under change the sums are those of no exact moment.
-    pub fn backlog(&self, age: Duration, is_held: &dyn Fn(&Key) -> bool) -> Result<Arc<Vec<Backlog>>> {
+    pub fn backlog(&self, age: Duration, is_held: &dyn Fn(&Key, Ids) -> bool) -> Result<Arc<Vec<Backlog>>> {
         let mut added = self.added.lock();
         let (now, changes) = (self.clock.monotonic(), self.engine.changes());
         if let Some(known) = &*added {
@@ -77,6 +77,7 @@ struct Dirty {
     state: i64,
     size: i64,
     name: Option<(i64, Vec<u8>)>,
+    ids: Ids,
 }
 
 impl Adding<'_> {
@@ -84,7 +85,7 @@ impl Adding<'_> {
     fn add_some(&mut self, tx: &Tx<'_>, after: i64) -> Result<Option<i64>> {
         let rows = tx.all(
             "SELECT s.seq, s.domain, s.blocked, s.queued_at, CASE s.kind WHEN ?3 THEN i.state ELSE ?4 END, i.size,
-             (SELECT parent FROM dentry WHERE ino = s.ino LIMIT 1), (SELECT name FROM dentry WHERE ino = s.ino LIMIT 1)
+             (SELECT parent FROM dentry WHERE ino = s.ino LIMIT 1), (SELECT name FROM dentry WHERE ino = s.ino LIMIT 1), i.uid, i.gid
              FROM step s LEFT JOIN inode i ON s.ino <> 0 AND i.ino = s.ino AND (i.state <> 0 OR s.kind <> ?3)
              WHERE s.seq > ?1 ORDER BY s.seq LIMIT ?2",
             params![after, ADDED_AT_ONCE, RECONCILE, WriteState::Closed as i64],
@@ -134,7 +135,7 @@ impl Adding<'_> {
             }
         };
         match path {
-            Some(path) => Ok((self.is_held)(&path.join(name)?)),
+            Some(path) => Ok((self.is_held)(&path.join(name)?, dirty.ids)),
             None => Ok(false),
         }
     }
@@ -164,7 +165,11 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     let size: Option<i64> = row.get(5)?;
     let parent: Option<i64> = row.get(6)?;
     let name = parent.map(|parent| Ok::<_, rusqlite::Error>((parent, row.get(7)?))).transpose()?;
-    let content = size.map(|size| Ok::<_, rusqlite::Error>(Dirty { state: row.get(4)?, size, name }));
+    let ids = Ids {
+        uid: row.get::<_, Option<u32>>(8)?.unwrap_or(0),
+        gid: row.get::<_, Option<u32>>(9)?.unwrap_or(0),
+    };
+    let content = size.map(|size| Ok::<_, rusqlite::Error>(Dirty { state: row.get(4)?, size, name, ids }));
     Ok(Row {
         seq: row.get(0)?,
         domain: row.get(1)?,

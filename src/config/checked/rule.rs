@@ -6,7 +6,8 @@ use crate::config::report::{Findings, WHOLE_FILE};
 use crate::config::section::{Located, Reader, quoted};
 use crate::config::show::{Origin, Shown};
 use crate::config::units;
-use crate::policy::placement::{Conflict, Fsync, KeepHot, Order, Pattern, Promote, Write};
+use crate::policy::placement::{Conflict, Fsync, KeepHot, Order, Owners, Pattern, Promote, Write};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// `[[rule]]`
@@ -14,6 +15,8 @@ use std::time::Duration;
 pub struct RuleConfig {
     /// Which paths.
     pub path: String,
+    /// Whose files.
+    pub owners: Owners,
     /// The tier that must end up with the durable copy.
     pub home: String,
     /// The directory tier that takes new bytes first; `home` itself if that is one.
@@ -22,6 +25,8 @@ pub struct RuleConfig {
     pub hot: Vec<String>,
     /// When a hot copy is made.
     pub promote: Promote,
+    /// How large a file must be for a hot copy, at least and at most.
+    pub sizes: RangeInclusive<u64>,
     /// Groups whose newest keep their hot copies.
     pub keep_hot: Option<KeepHot>,
     /// What close waits for.
@@ -71,6 +76,8 @@ pub(in crate::config) const CONFLICTS: [(&str, Conflict); 2] =
 pub(super) struct Draft {
     line: usize,
     path: Option<Located<Compiled>>,
+    owners: Owners,
+    sizes: RangeInclusive<u64>,
     home: Option<String>,
     stage: Option<String>,
     hot: Vec<String>,
@@ -99,13 +106,27 @@ impl Draft {
 
     pub(super) fn finish(self) -> Option<RuleConfig> {
         let Self {
-            hot, promote, keep_hot, write, fsync, open_upload, order, order_by, hold, hold_max, ..
+            owners,
+            sizes,
+            hot,
+            promote,
+            keep_hot,
+            write,
+            fsync,
+            open_upload,
+            order,
+            order_by,
+            hold,
+            hold_max,
+            ..
         } = self;
         let (conflict, dirty_max, settle, revalidate) =
             (self.conflict, self.dirty_max, self.settle, self.revalidate);
         let (path, home, stage) = (self.path?.value.0, self.home?, self.stage?);
         Some(RuleConfig {
             path,
+            owners,
+            sizes,
             home,
             stage,
             hot,
@@ -165,6 +186,8 @@ fn read(
     let home = home.map(|home| home.value);
     let hot = read_hot(&mut reader, tiers, home);
     let stage = read_stage(&mut reader, tiers, mount, home, &hot);
+    let owners = read_owners(&mut reader);
+    let sizes = read_sizes(&mut reader);
     let promote = read_promote(&mut reader);
     let keep_hot = read_keep_hot(&mut reader);
     let write = read_waits(&mut reader, home, "write", &WRITES);
@@ -182,6 +205,8 @@ fn read(
     let draft = Draft {
         line,
         path,
+        owners,
+        sizes,
         home,
         stage,
         hot,
@@ -200,6 +225,27 @@ fn read(
         revalidate,
     };
     (draft, reader.finish())
+}
+
+fn read_owners(reader: &mut Reader<'_>) -> Owners {
+    let mut ids = |key| reader.list(key, &id).into_iter().map(|given| given.value).collect();
+    Owners { uids: ids("uid"), gids: ids("gid") }
+}
+
+fn id(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_no_number: std::num::ParseIntError| {
+        "is no number; write the id, as `id -u NAME` prints it".to_owned()
+    })
+}
+
+fn read_sizes(reader: &mut Reader<'_>) -> RangeInclusive<u64> {
+    let min = reader.given("min_size", &units::size);
+    let max = reader.given("max_size", &units::size);
+    let (from, to) = (min.as_ref().map_or(0, |min| min.value), max.map_or(u64::MAX, |max| max.value));
+    if let Some(min) = min.filter(|_| from > to) {
+        reader.problem(min.line, "min_size is above max_size, so no file fits; swap them");
+    }
+    from..=to
 }
 
 fn glob(text: &str) -> Result<String, String> {
@@ -411,7 +457,7 @@ fn check_last(rules: &[Draft], tiers: &[tier::Draft], findings: &mut Findings) {
         }
         Some(last) => {
             let Some(path) = &last.path else { return };
-            if !path.value.1.matches_everything() {
+            if !path.value.1.matches_everything() || !last.owners.are_all() {
                 findings.missing(path.line, format!("the last rule does not match everything, so some files have no home; add {better} after it"));
             }
         }
@@ -421,7 +467,11 @@ fn check_last(rules: &[Draft], tiers: &[tier::Draft], findings: &mut Findings) {
 fn warn_of_shadowed(rules: &[Draft], findings: &mut Findings) {
     for (at, rule) in rules.iter().enumerate() {
         let Some(path) = &rule.path else { continue };
-        let earlier = || rules[..at].iter().filter_map(|rule| Some((rule.line, &rule.path.as_ref()?.value)));
+        let takes_all = |earlier: &&Draft| earlier.owners.include(&rule.owners);
+        let earlier = || {
+            let earlier = rules[..at].iter().filter(takes_all);
+            earlier.filter_map(|rule| Some((rule.line, &rule.path.as_ref()?.value)))
+        };
         if !path.value.1.is_shadowed_by(earlier().map(|(_, (_, pattern))| pattern)) {
             continue;
         }

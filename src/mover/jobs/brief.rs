@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::queue::{Ahead, Holds, Item, Names, Thing, later};
-use crate::policy::placement::{Order, RuleSet};
-use crate::types::{FileKind, Key, Timestamp};
+use crate::policy::placement::{Order, RuleSet, Subject};
+use crate::types::{FileKind, Ids, Key, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +63,10 @@ impl About {
         Ok(Self { inode, path })
     }
 
+    fn ids(&self) -> Ids {
+        self.inode.as_ref().map(|inode| inode.attr.ids()).unwrap_or_default()
+    }
+
     fn kind(&self) -> Option<FileKind> {
         self.inode.as_ref().map(|inode| inode.attr.kind)
     }
@@ -71,7 +75,7 @@ impl About {
     fn settle(&self, context: &Context, what: &StepKind) -> Duration {
         match (what, &self.path) {
             (StepKind::Reconcile(_), Some(path)) if self.kind() == Some(FileKind::Regular) => {
-                context.rules().rule(path).settle
+                context.rule(path, self.ids()).settle
             }
             _ => Duration::ZERO,
         }
@@ -82,13 +86,13 @@ impl About {
         let (Some(inode), Some(path)) = (&self.inode, &self.path) else { return None };
         let is_directory = inode.attr.kind == FileKind::Directory;
         let rules = context.rules();
-        if !rules.is_held(path)
+        if !rules.is_held(Subject::new(path, self.ids()))
             || (inode.attr.nlink > 1 && !is_directory)
             || context.released.lock().contains(&inode.attr.ino)
         {
             return None;
         }
-        let until = later(step.queued_at, rules.rule(path).hold_max);
+        let until = later(step.queued_at, rules.rule(Subject::new(path, self.ids())).hold_max);
         Some(until).filter(|until| *until > context.clock.wall())
     }
 
@@ -105,8 +109,11 @@ impl About {
 
     fn ahead(&self, context: &Context, what: &StepKind) -> Ahead {
         let (Some(inode), Some(path)) = (&self.inode, &self.path) else { return Ahead::No };
-        let is_remote =
-            || context.tier(context.rules().rule(path).home).is_ok_and(|home| home.resident().is_none());
+        let is_remote = || {
+            context
+                .tier(context.rule(path, inode.attr.ids()).home)
+                .is_ok_and(|home| home.resident().is_none())
+        };
         let is_closed = matches!(what, StepKind::Reconcile(_)) && inode.state == WriteState::Closed;
         if is_closed && inode.attr.size >= AHEAD_FROM && is_remote() { Ahead::Possible } else { Ahead::No }
     }
@@ -129,8 +136,9 @@ fn holds(context: &Context, what: &StepKind) -> Result<Holds> {
         StepKind::Reconcile(ino) | StepKind::Preserved(ino, _) => *ino,
     };
     let (names, replicas) = (context.catalog.names(ino)?, context.catalog.replicas(ino)?);
-    let is_directory =
-        found(context.catalog.inode(ino))?.is_some_and(|inode| inode.attr.kind == FileKind::Directory);
+    let inode = found(context.catalog.inode(ino))?;
+    let is_directory = inode.as_ref().is_some_and(|inode| inode.attr.kind == FileKind::Directory);
+    let ids = inode.map(|inode| inode.attr.ids()).unwrap_or_default();
     let places = if is_directory { context.catalog.places(ino)? } else { Arc::default() };
     if names.len() + replicas.len() + places.len() > MOST_KEYS {
         return Ok(Holds::Domain);
@@ -140,7 +148,7 @@ fn holds(context: &Context, what: &StepKind) -> Result<Holds> {
     for (parent, name) in names {
         let Some(dir) = context.catalog.path(parent)? else { continue };
         let path = dir.join(&name)?;
-        things.push(Thing::Key(rules.rule(&path).home, path));
+        things.push(Thing::Key(rules.rule(Subject::new(&path, ids)).home, path));
     }
     let replicas = replicas.into_iter().filter(|replica| !replica.staged);
     things.extend(replicas.map(|replica| Thing::Key(replica.tier, replica.key)));

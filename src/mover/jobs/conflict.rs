@@ -7,7 +7,7 @@ use crate::mover::jobs::Flow;
 use crate::mover::jobs::subject::Target;
 use crate::mover::status::Counters;
 use crate::policy::aside::conflict_name;
-use crate::policy::placement::Conflict;
+use crate::policy::placement::{Conflict, Subject};
 use crate::tier::{Entry, Object};
 use crate::types::{FileKind, Ino, TierId, Timestamp};
 use std::sync::Arc;
@@ -21,9 +21,8 @@ pub(crate) async fn look_at(context: &Arc<Context>, place: &Place, name: &[u8]) 
         Err(error) if error.kind() == Kind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
-    let kind = entry.as_ref().map_or(FileKind::Regular, |entry| entry.object.kind);
-    let standing = standing(context, place, name, kind)?;
-    let found = entry.iter().map(|entry| Found { entry, standing }).collect();
+    let standing = |entry| standing(context, place, entry).map(|standing| Found { entry, standing });
+    let found = entry.iter().map(standing).collect::<Result<_>>()?;
     let observed = context.catalog.observe(&Observation {
         place: place.id,
         began,
@@ -39,16 +38,17 @@ pub(crate) async fn look_at(context: &Arc<Context>, place: &Place, name: &[u8]) 
 
 /// How a name found at `place` relates to the rules. What lies under a prefix that was renamed and not moved yet
 /// belongs to the directory all the same, and so does what has not left the home that former rules gave it.
-pub(crate) fn standing(context: &Context, place: &Place, name: &[u8], kind: FileKind) -> Result<Standing> {
+pub(crate) fn standing(context: &Context, place: &Place, entry: &Entry) -> Result<Standing> {
     let Some(dir) = place.ino else { return Ok(Standing::Foreign) };
     let Some(path) = context.catalog.path(dir)? else { return Ok(Standing::Foreign) };
-    let (rules, path) = (context.rules(), path.join(name)?);
-    if rules.rule(&path).home == place.tier {
+    let (rules, path) = (context.rules(), path.join(&entry.name)?);
+    let subject = Subject::new(&path, context.defaults.ids_of(&entry.object));
+    if rules.rule(subject).home == place.tier {
         return Ok(Standing::Home);
     }
-    let also = match kind {
+    let also = match entry.object.kind {
         FileKind::Directory => rules.found_under(&path).contains(&place.tier),
-        _ => rules.is_also_on(&path, place.tier),
+        _ => rules.is_also_on(subject, place.tier),
     };
     if also {
         return Ok(Standing::Elsewhere);
@@ -67,7 +67,7 @@ pub(crate) async fn resolve(
 ) -> Flow<()> {
     let Some(parent) = target.place.ino else { return Ok(()) };
     let files = [inode.attr.kind, object.kind] == [FileKind::Regular; 2];
-    if files && rule_says(context, parent, &target.name)? == Conflict::Overwrite {
+    if files && rule_says(context, inode, parent, &target.name)? == Conflict::Overwrite {
         tracing::warn!(
             key = %target.key, tier = target.tier.name(),
             "somebody else changed the file at its home; it is overwritten, as its rule says"
@@ -102,10 +102,10 @@ pub(crate) async fn resolve(
     Ok(())
 }
 
-fn rule_says(context: &Context, parent: Ino, name: &[u8]) -> Result<Conflict> {
+fn rule_says(context: &Context, inode: &Inode, parent: Ino, name: &[u8]) -> Result<Conflict> {
     let path = context.catalog.path(parent)?;
     let path = path.map(|dir| dir.join(name)).transpose()?;
-    Ok(path.map_or(Conflict::KeepBoth, |path| context.rules().rule(&path).conflict))
+    Ok(path.map_or(Conflict::KeepBoth, |path| context.rule(&path, inode.attr.ids()).conflict))
 }
 
 fn free_name(context: &Context, target: &Target, now: Timestamp) -> Result<Vec<u8>> {

@@ -55,12 +55,7 @@ pub(crate) async fn import(context: &Arc<Context>, place: &Place) -> Flow<()> {
         let found = page
             .entries
             .iter()
-            .map(|entry| {
-                Ok(Found {
-                    entry,
-                    standing: conflict::standing(context, place, &entry.name, entry.object.kind)?,
-                })
-            })
+            .map(|entry| Ok(Found { entry, standing: conflict::standing(context, place, entry)? }))
             .collect::<Result<Vec<_>>>()?;
         let observed = context.catalog.observe(&Observation {
             place: place.id,

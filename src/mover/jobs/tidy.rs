@@ -168,7 +168,7 @@ pub(crate) fn look_at_mapped(context: &Context) -> Result<()> {
             context.mapped.lock().remove(&ino);
             continue;
         };
-        context.catalog.queue(ino, &context.rules().domain(&path?))?;
+        context.catalog.queue(ino, &context.domain(ino, &path?)?)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What is remembered of rules when the config changes: the numbers in the names of their order domains, and the homes
 //! where their files are until those have moved.
 
-use super::{Pattern, Reach, Rule, Rules};
+use super::{Owners, Pattern, Reach, Rule, Rules, Subject};
 use crate::types::{Key, TierId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -13,13 +13,16 @@ pub struct Spot {
     pub number: usize,
     /// Its pattern, as written.
     pub pattern: String,
+    /// Whose files.
+    #[serde(flatten)]
+    pub owners: Owners,
     /// Number of the tier that was home.
     pub home: u32,
 }
 
 impl Spot {
     fn is_of(&self, rule: &Rule) -> bool {
-        self.pattern == rule.pattern
+        self.pattern == rule.pattern && self.owners == rule.owners
     }
 }
 
@@ -49,8 +52,12 @@ impl Ledger {
     /// What is to be remembered of `rules`, which have their numbers.
     #[must_use]
     pub fn of(&self, rules: &Rules) -> Self {
-        let spot =
-            |rule: &Rule| Spot { number: rule.index, pattern: rule.pattern.clone(), home: rule.home.0 };
+        let spot = |rule: &Rule| Spot {
+            number: rule.index,
+            pattern: rule.pattern.clone(),
+            owners: rule.owners.clone(),
+            home: rule.home.0,
+        };
         let spots: Vec<Spot> = rules.iter().map(spot).collect();
         let next = spots.iter().map(|spot| spot.number + 1).chain([self.next]).max().unwrap_or(0);
         Self { next, spots }
@@ -59,35 +66,40 @@ impl Ledger {
     /// Whether files may have had another home by these rules than by those of `other`. Not if nothing is remembered.
     #[must_use]
     pub fn places_otherwise(&self, other: &Self) -> bool {
-        let places = |ledger: &Self| -> Vec<(String, u32)> {
-            ledger.spots.iter().map(|spot| (spot.pattern.clone(), spot.home)).collect()
-        };
-        !self.spots.is_empty() && places(self) != places(other)
+        let is_alike =
+            |a: &Spot, b: &Spot| (&a.pattern, &a.owners, a.home) == (&b.pattern, &b.owners, b.home);
+        let (these, others) = (&self.spots, &other.spots);
+        let alike = these.len() == others.len() && these.iter().zip(others).all(|(a, b)| is_alike(a, b));
+        !these.is_empty() && !alike
     }
 }
 
 /// Rules of before, as far as they say where files are.
 #[derive(Debug)]
-pub(super) struct Former(Vec<(Pattern, TierId)>);
+pub(super) struct Former(Vec<(Pattern, Owners, TierId)>);
 
 impl Former {
     /// A pattern that can't be read any more matches nothing.
     fn new(ledger: &Ledger) -> Self {
         let compiled = ledger.spots.iter().filter_map(|spot| {
-            Pattern::parse(&spot.pattern).ok().map(|pattern| (pattern, TierId(spot.home)))
+            let pattern = Pattern::parse(&spot.pattern).ok()?;
+            Some((pattern, spot.owners.clone(), TierId(spot.home)))
         });
         Self(compiled.collect())
     }
 
-    fn home(&self, path: &Key) -> Option<TierId> {
-        self.0.iter().find(|(pattern, _)| pattern.matches(path)).map(|(_, home)| *home)
+    fn home(&self, subject: Subject<'_>) -> Option<TierId> {
+        let matches = |(pattern, owners, _): &&(Pattern, Owners, TierId)| {
+            owners.has(subject.ids) && pattern.matches(subject.path)
+        };
+        self.0.iter().find(matches).map(|(_, _, home)| *home)
     }
 
     fn under(&self, dir: &Key) -> impl Iterator<Item = TierId> {
         let mut covered = false;
-        let reaching = self.0.iter().map_while(move |(pattern, home)| {
+        let reaching = self.0.iter().map_while(move |(pattern, owners, home)| {
             let reach = if covered { return None } else { pattern.reach(dir) };
-            covered = reach == Reach::Everything;
+            covered = reach == Reach::Everything && owners.are_all();
             Some((reach != Reach::Nothing).then_some(*home))
         });
         reaching.flatten()
@@ -116,8 +128,8 @@ impl Rules {
 
     /// Whether the path is found on this tier, which is not its home.
     #[must_use]
-    pub fn is_also_on(&self, path: &Key, tier: TierId) -> bool {
-        self.former.iter().any(|former| former.home(path) == Some(tier))
+    pub fn is_also_on(&self, subject: Subject<'_>, tier: TierId) -> bool {
+        self.former.iter().any(|former| former.home(subject) == Some(tier))
     }
 
     /// The homes that something at or below `dir` had by former rules.

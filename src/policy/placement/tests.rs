@@ -1,6 +1,7 @@
 //! Properties of rules over random patterns and paths.
 
 use super::*;
+use crate::types::Ids;
 use globset::GlobBuilder;
 use proptest::prelude::*;
 
@@ -8,10 +9,12 @@ fn rule(index: usize, pattern: &str, home: u32) -> Rule {
     Rule {
         index,
         pattern: pattern.into(),
+        owners: Owners::default(),
         home: TierId(home),
         stage: TierId(home),
         hot: Vec::new(),
         promote: Promote::Never,
+        sizes: 0..=u64::MAX,
         revalidate: None,
         settle: Duration::ZERO,
         order: Order::default(),
@@ -35,6 +38,11 @@ fn key(path: &str) -> Key {
     Key::parse(path).unwrap()
 }
 
+/// Root's.
+fn of(path: &Key) -> Subject<'_> {
+    Subject::new(path, Ids::default())
+}
+
 fn homes(tiers: Vec<TierId>) -> Vec<u32> {
     tiers.into_iter().map(|tier| tier.0).collect()
 }
@@ -42,9 +50,9 @@ fn homes(tiers: Vec<TierId>) -> Vec<u32> {
 #[test]
 fn the_first_match_wins() {
     let rules = rules(&[("a/*.pt", 1), ("a/**", 2), ("**", 3)]);
-    let home = |path| rules.rule(&key(path)).home.0;
+    let home = |path| rules.rule(of(&key(path))).home.0;
     assert_eq!([home("a/x.pt"), home("a/b/x.pt"), home("a"), home("b"), home("")], [1, 2, 2, 3, 3]);
-    assert_eq!(rules.domain(&key("a/b")), "rule1");
+    assert_eq!(rules.domain(of(&key("a/b"))), "rule1");
 }
 
 #[test]
@@ -52,7 +60,7 @@ fn a_domain_has_the_order_of_its_rule() {
     let mut loose = rule(0, "a/**", 1);
     loose.order = Order::None;
     let rules = Rules::new(vec![loose, rule(1, "**", 2)]).unwrap();
-    let order = |path| rules.order(&rules.domain(&key(path)));
+    let order = |path| rules.order(&rules.domain(of(&key(path))));
     assert_eq!([order("a/b"), order("b")], [Order::None, Order::Strict]);
     for unknown in ["rule2", "rule", "", "a"] {
         assert_eq!(rules.order(unknown), Order::Strict, "{unknown}");
@@ -127,7 +135,7 @@ proptest! {
     #[test]
     fn no_tier_is_missed(rules in some_rules(), path in path()) {
         let path = key(&path);
-        let home = rules.rule(&path).home;
+        let home = rules.rule(of(&path)).home;
         for dir in ancestors(&path) {
             prop_assert!(rules.tiers_under(&dir).contains(&home), "{path} below {dir:?}");
         }
@@ -137,7 +145,7 @@ proptest! {
     fn same_under_means_the_same_placement(rules in some_rules(), a in path(), b in path(), below in path()) {
         let at = |dir: &str| key([dir, &below].map(str::to_owned).join("/").trim_matches('/'));
         if rules.same_under(&key(&a), &key(&b)) {
-            prop_assert_eq!(rules.rule(&at(&a)).home, rules.rule(&at(&b)).home);
+            prop_assert_eq!(rules.rule(of(&at(&a))).home, rules.rule(of(&at(&b))).home);
         }
     }
 
@@ -193,11 +201,11 @@ fn files_of_one_run_keep_one_order() {
     let mut runs = rule(0, "ck/**", 1);
     runs.order_by = Some("ck/*".into());
     let rules = Rules::new(vec![runs, rule(1, "**", 2)]).unwrap();
-    let domain = |path| rules.domain(&key(path));
+    let domain = |path| rules.domain(of(&key(path)));
     assert_eq!([domain("ck/a/x"), domain("ck/a/b/y")], ["rule0:ck/a", "rule0:ck/a"]);
     assert_eq!([domain("ck/latest"), domain("ck"), domain("x")], ["rule0", "rule0", "rule1"]);
-    assert_eq!(rules.directory_domain(&key("ck/a")), "rule0:ck/a");
-    let below = |from, to| rules.domains_below(&key(from), &key(to));
+    assert_eq!(rules.directory_domain(of(&key("ck/a"))), "rule0:ck/a");
+    let below = |from, to| rules.domains_below(&key(from), of(&key(to)));
     assert_eq!(below("ck/a/tmp-1", "ck/a/1"), None, "one domain before and after");
     assert_eq!(below("ck/a", "ck/b").as_deref(), Some("0"));
     assert_eq!(below("x", "ck/b").as_deref(), Some("1"));
@@ -212,7 +220,7 @@ fn held_names_are_those_of_the_rule_of_the_path() {
     let mut held = rule(0, "ck/**", 1);
     held.hold = vec!["**/tmp-*/**".into(), "**/*.tmp".into()];
     let rules = Rules::new(vec![held, rule(1, "**", 2)]).unwrap();
-    let is_held = |path| rules.is_held(&key(path));
+    let is_held = |path| rules.is_held(of(&key(path)));
     assert_eq!(["ck/tmp-1", "ck/tmp-1/a/b", "ck/a.tmp"].map(is_held), [true; 3]);
     assert_eq!(["ck/a", "tmp-1/a", "a.tmp"].map(is_held), [false; 3]);
 }
@@ -229,7 +237,7 @@ fn rules_keep_their_numbers_while_the_config_changes_around_them() {
     let second = ledger.number(specs(&[("b/**", 1), ("a/**", 3), ("**", 2)]));
     assert_eq!(numbers(&second), [2, 0, 1]);
     let second = Rules::new(second).unwrap();
-    assert_eq!(second.domain(&key("a/x")), "rule0");
+    assert_eq!(second.domain(of(&key("a/x"))), "rule0");
     assert_eq!(second.order("rule0"), Order::Strict);
     // The number of a rule that went is nobody's.
     let third = ledger.of(&second).number(specs(&[("**", 2)]));
@@ -245,7 +253,7 @@ fn files_are_found_at_former_homes_too() {
     assert!(!before.places_otherwise(&before) && !Ledger::default().places_otherwise(&before));
     assert_eq!(homes(after.found_under(&key("a"))), [3]);
     let after = after.after(&[before]);
-    let also = |path| [1, 2, 4].map(|tier| after.is_also_on(&key(path), TierId(tier)));
+    let also = |path| [1, 2, 4].map(|tier| after.is_also_on(of(&key(path)), TierId(tier)));
     assert_eq!(
         [also("a/b"), also("a/x/y"), also("c")],
         [[true, false, false], [false, false, true], [false, true, false]]
@@ -253,4 +261,59 @@ fn files_are_found_at_former_homes_too() {
     assert_eq!(homes(after.found_under(&key("a"))), [3, 4, 1]);
     assert_eq!(homes(after.found_under(&key("c"))), [2]);
     assert_eq!(homes(after.tiers_under(&key("a"))), [3]);
+}
+
+fn owned(index: usize, pattern: &str, home: u32, owners: &Owners) -> Rule {
+    Rule { owners: owners.clone(), ..rule(index, pattern, home) }
+}
+
+fn users(uids: &[u32]) -> Owners {
+    Owners { uids: uids.to_vec(), ..Owners::default() }
+}
+
+#[test]
+fn the_owner_chooses_among_rules_that_match() {
+    let group = Owners { gids: vec![7], ..Owners::default() };
+    let rules = Rules::new(vec![
+        owned(0, "a/**", 1, &users(&[5, 6])),
+        owned(1, "**", 2, &group),
+        rule(2, "a/b/**", 3),
+        rule(3, "**", 4),
+    ]);
+    let rules = rules.unwrap();
+    let home = |path, uid, gid| rules.rule(Subject::new(&key(path), Ids { uid, gid })).home.0;
+    assert_eq!([home("a/x", 5, 0), home("a/x", 5, 7), home("x", 5, 7), home("a/x", 4, 7)], [1, 1, 2, 2]);
+    assert_eq!([home("a/b/x", 0, 0), home("a/x", 0, 0)], [3, 4]);
+    assert_eq!(homes(rules.tiers_under(&key("a/b"))), [1, 2, 3]);
+    assert_eq!(homes(rules.tiers_under(&key("c"))), [2, 4]);
+    assert!(!rules.same_under(&key("a"), &key("c")) && rules.same_under(&key("c"), &key("d")));
+    let last = Rules::new(vec![owned(0, "**", 1, &group)]).unwrap_err();
+    assert!(last.1.contains("without uid and gid"), "{last:?}");
+}
+
+#[test]
+fn a_rule_for_some_owners_shadows_only_theirs() {
+    let shadowed = |first: &Owners, second: &Owners| {
+        let rules =
+            Rules::new(vec![owned(0, "a/**", 1, first), owned(1, "a/b", 2, second), rule(2, "**", 3)]);
+        !rules.unwrap().tiers_under(&key("a/b")).contains(&TierId(2))
+    };
+    let all = Owners::default();
+    assert!(shadowed(&all, &all) && shadowed(&all, &users(&[1])) && shadowed(&users(&[1, 2]), &users(&[2])));
+    assert!(!shadowed(&users(&[1]), &all) && !shadowed(&users(&[1]), &users(&[1, 2])));
+    let group = Owners { gids: vec![1], ..users(&[1]) };
+    assert!(shadowed(&users(&[1]), &group) && !shadowed(&group, &users(&[1])));
+}
+
+#[test]
+fn names_are_believed_as_long_as_every_owner_may() {
+    let window = |rule: Rule, seconds| Rule { revalidate: Some(Duration::from_secs(seconds)), ..rule };
+    let rules = vec![
+        window(owned(0, "a/**", 1, &users(&[5])), 9),
+        window(rule(1, "a/**", 1), 3),
+        window(rule(2, "**", 1), 1),
+    ];
+    let rules = Rules::new(rules).unwrap();
+    assert_eq!(rules.revalidate(&key("a/x")), Some(Duration::from_secs(3)));
+    assert_eq!(rules.revalidate(&key("b")), Some(Duration::from_secs(1)));
 }

@@ -3,6 +3,7 @@
 use super::{Action, Scene};
 use crate::catalog::Losses;
 use crate::error::{Kind, Result};
+use crate::policy::placement::Subject;
 use crate::repair::forget_nameless;
 use crate::repair::takeover::{Estate, Heir, Taken, take_over};
 use crate::types::{Ino, TierId};
@@ -31,7 +32,10 @@ pub async fn mend(
             Action::Reconcile(ino) => scene.reconcile(ino)?,
             Action::Commit(ino) => {
                 if let Some(path) = scene.catalog.path(ino)? {
-                    scene.catalog.commit_again(ino, &scene.rules.domain(&path))?;
+                    scene.catalog.commit_again(
+                        ino,
+                        &scene.rules.domain(Subject::new(&path, scene.catalog.inode(ino)?.attr.ids())),
+                    )?;
                 }
             }
             Action::Observe(place, name) => heir.look_again(place, &name).await?,
@@ -66,7 +70,10 @@ fn sweep(scene: &Scene<'_>, tier: TierId) -> Result<()> {
 impl Scene<'_> {
     fn reconcile(&self, ino: Ino) -> Result<()> {
         match self.catalog.path(ino) {
-            Ok(Some(path)) => self.catalog.queue(ino, &self.rules.domain(&path)).map(drop),
+            Ok(Some(path)) => {
+                let subject = Subject::new(&path, self.catalog.inode(ino)?.attr.ids());
+                self.catalog.queue(ino, &self.rules.domain(subject)).map(drop)
+            }
             Err(error) if error.kind() != Kind::NotFound => Err(error),
             _ => Ok(()),
         }

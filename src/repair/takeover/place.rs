@@ -5,9 +5,10 @@ use crate::catalog::{Found, NewBytes, NewInode, Observation, Observed, Place, Pl
 use crate::data::Sidecar;
 use crate::error::{Error, Kind, Result};
 use crate::policy::aside::conflict_name;
+use crate::policy::placement::Subject;
 use crate::repair::forget_nameless;
 use crate::tier::{Entry, Object, Tier};
-use crate::types::{FileKind, Ino, Key, TierId, Version};
+use crate::types::{FileKind, Ids, Ino, Key, TierId, Version};
 use std::sync::Arc;
 
 /// Where a file goes.
@@ -35,7 +36,8 @@ impl Heir<'_> {
                 xattrs: Vec::new(),
             }));
         }
-        let home = self.rules.rule(&sidecar.path).home;
+        let ids = Ids { uid: sidecar.uid, gid: sidecar.gid };
+        let home = self.rules.rule(Subject::new(&sidecar.path, ids)).home;
         let place = self.catalog.ensure_place(parent, home)?;
         match self.head(home, &place.key.join(name)?).await? {
             Some(object) if object.kind == FileKind::Directory => Ok(None),
@@ -122,15 +124,18 @@ impl Heir<'_> {
         began: crate::types::Timestamp,
     ) -> Result<Observed> {
         let tier = self.tier(place.tier)?;
-        let standing = |kind| match kind == FileKind::Directory || self.rules.rule(path).home == place.tier {
-            true => Standing::Home,
-            false => Standing::Foreign,
+        let standing = |object: &Object| {
+            let subject = Subject::new(path, self.defaults.ids_of(object));
+            match object.kind == FileKind::Directory || self.rules.rule(subject).home == place.tier {
+                true => Standing::Home,
+                false => Standing::Foreign,
+            }
         };
         let entry = object.map(|object| Entry { name: name.to_vec(), object });
         self.catalog.observe(&Observation {
             place: place.id,
             began,
-            found: entry.iter().map(|entry| Found { entry, standing: standing(entry.object.kind) }).collect(),
+            found: entry.iter().map(|entry| Found { entry, standing: standing(&entry.object) }).collect(),
             scope: Scope::Name(name),
             defaults: self.defaults,
             holds_owner_and_mode: tier.capabilities().owner_and_mode,
@@ -139,11 +144,12 @@ impl Heir<'_> {
     }
 
     fn make_directory(&self, parent: Ino, name: &[u8], path: &Key) -> Result<Ino> {
-        let home = self.tier(self.rules.rule(path).home)?;
+        let ids = Ids { uid: self.defaults.uid, gid: self.defaults.gid };
+        let home = self.tier(self.rules.rule(Subject::new(path, ids)).home)?;
         // Other directories come with their first file.
         let bytes = match home.resident() {
             Some(_) => NewBytes::CatalogOnly,
-            None => NewBytes::Deferred { domain: self.rules.directory_domain(path) },
+            None => NewBytes::Deferred { domain: self.rules.directory_domain(Subject::new(path, ids)) },
         };
         let inode = self.catalog.create(&NewInode {
             parent,

@@ -64,6 +64,8 @@ struct Ids(TierId, TierId, TierId);
 
 fn rules(Ids(scratch, share, blob): Ids) -> Rules {
     let rule = |index, pattern: &str, home, stage, hot: &[TierId]| Rule {
+        owners: Default::default(),
+        sizes: 0..=u64::MAX,
         index,
         pattern: pattern.into(),
         home,

@@ -20,12 +20,12 @@ use tierfs::heat::Heat;
 use tierfs::mover::{
     FlushReport, FlushScope, HotTier, Mover, MoverHandle, MoverParts, Recovered, Stores, queue::Limits,
 };
-use tierfs::policy::placement::{Conflict, Order, Promote, Rule, Rules};
+use tierfs::policy::placement::{Conflict, Order, Promote, Rule, Rules, Subject};
 use tierfs::tier::{
     Attempt, Call, DirectoryTier, Faults, Layer, MemoryTier, Object, Operation, RenameMode, Special, Tier,
     Turn,
 };
-use tierfs::types::{Attrs, Condition, FileKind, Ino, Invalidation, Key, TierId, Timestamp};
+use tierfs::types::{Attrs, Condition, FileKind, Ids, Ino, Invalidation, Key, TierId, Timestamp};
 
 /// Follows tokio's (paused) time, and never stands still: two looks differ.
 #[derive(Debug)]
@@ -89,6 +89,8 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 /// order, `barrier/**` with barriers, `runs/**` with an order for each run and names that are held, the rest on Blob.
 fn rules(scratch: TierId, blob: TierId) -> Rules {
     let rule = |index, pattern: &str, home, hot: &[TierId]| Rule {
+        owners: Default::default(),
+        sizes: 0..=u64::MAX,
         index,
         pattern: pattern.into(),
         home,
@@ -283,7 +285,7 @@ impl World {
     }
 
     pub fn domain(&self, path: &str) -> String {
-        rules(self.scratch_id, self.blob_id).domain(&Key::parse(path).unwrap())
+        rules(self.scratch_id, self.blob_id).domain(Subject::new(&Key::parse(path).unwrap(), Ids::default()))
     }
 
     pub fn mkdir(&self, path: &str) -> Ino {
@@ -391,8 +393,14 @@ impl World {
         let moves_directory = self.lookup(from).is_some_and(|inode| inode.attr.kind == FileKind::Directory);
         let domains = rules(self.scratch_id, self.blob_id);
         let (source, target) = (Key::parse(from).unwrap(), Key::parse(to).unwrap());
-        let follows = moves_directory.then(|| domains.domains_below(&source, &target)).flatten();
-        let domain = if moves_directory { Some(domains.directory_domain(&target)) } else { domain };
+        let follows = moves_directory
+            .then(|| domains.domains_below(&source, Subject::new(&target, Ids::default())))
+            .flatten();
+        let domain = if moves_directory {
+            Some(domains.directory_domain(Subject::new(&target, Ids::default())))
+        } else {
+            domain
+        };
         let preserve = Some(self.blob_id);
         let plan = RenamePlan {
             parent,

@@ -79,7 +79,7 @@ fn a_refused_verb_changes_nothing() {
 #[test]
 fn the_backlog_tells_what_each_domain_waits_for() {
     let bed = Bed::new();
-    let is_held = |path: &Key| path.as_bytes().ends_with(b".tmp");
+    let is_held = |path: &Key, _| path.as_bytes().ends_with(b".tmp");
     bed.closed(Ino::ROOT, "ready");
     let again = bed.closed(Ino::ROOT, "written again");
     bed.closed(Ino::ROOT, "ready too");
