@@ -268,6 +268,15 @@ pub struct Renamed {
     pub replaced: Option<Unlinked>,
 }
 
+/// Something that is to stay near.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// A file, or a directory with all below it.
+    pub ino: Ino,
+    /// For how long; `None`: for ever.
+    pub until: Option<Timestamp>,
+}
+
 /// A step of the mover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {

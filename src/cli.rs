@@ -8,6 +8,7 @@ pub mod check;
 pub mod config_command;
 pub mod demo;
 pub mod detach;
+pub mod evict;
 pub mod exit;
 pub mod explain;
 pub mod failure;
@@ -21,6 +22,7 @@ pub mod notify;
 pub mod options;
 pub mod path;
 pub mod paths;
+pub mod pin;
 pub mod plan;
 pub mod progress;
 pub mod queue;
@@ -89,6 +91,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(args.dir),
         Command::Flush(args) => flush::run(&args),
         Command::Warm(args) => warm::run(&args),
+        Command::Evict(args) => evict::run(&args),
+        Command::Pin(args) => pin::pin(&args),
+        Command::Unpin(args) => pin::unpin(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Reload(args) => reload::run(&args),

@@ -4,11 +4,13 @@
 mod accept;
 mod adopt;
 mod daemon;
+mod evict;
 mod exposed;
 mod fsck;
 mod lifecycle;
 mod offline;
 mod parts;
+mod pins;
 mod placing;
 mod plan;
 mod queue;

@@ -15,6 +15,7 @@
 mod attributes;
 mod create;
 mod directory;
+mod evict;
 mod explain;
 mod facts;
 mod handle;
@@ -62,6 +63,7 @@ pub use crate::data::Reader;
 pub use crate::tier::Patience;
 pub use attributes::SetAttr;
 pub use directory::{DirectoryHandle, Listed, More};
+pub use evict::{Evict, Evicting, Stay};
 pub use explain::{CopyFacts, EXPLAINED_VERSION, Explained, HeatFacts, RuleFacts};
 pub use facts::{Copy, CopyRole, FileFacts, NativePath};
 pub use handle::FileHandle;

@@ -26,8 +26,10 @@ impl Schema {
 }
 
 /// The catalog's schema.
-pub(super) const CURRENT: Schema =
-    Schema { create: CREATE, steps: &[remember_what_is_lost, order_generations, remember_heat] };
+pub(super) const CURRENT: Schema = Schema {
+    create: CREATE,
+    steps: &[remember_what_is_lost, order_generations, remember_heat, remember_pins],
+};
 
 /// To version 2.
 fn remember_what_is_lost(connection: &Connection) -> Result<()> {
@@ -52,6 +54,19 @@ fn order_generations(connection: &Connection) -> Result<()> {
 fn remember_heat(connection: &Connection) -> Result<()> {
     Ok(connection.execute_batch(HEAT)?)
 }
+
+/// To version 5.
+fn remember_pins(connection: &Connection) -> Result<()> {
+    Ok(connection.execute_batch(PINS)?)
+}
+
+macro_rules! pins {
+    () => {
+        "CREATE TABLE pin (ino INTEGER PRIMARY KEY, until INTEGER NOT NULL);"
+    };
+}
+
+const PINS: &str = pins!();
 
 macro_rules! heat {
     () => {
@@ -138,5 +153,6 @@ CREATE UNIQUE INDEX step_key ON step (place, name) WHERE ino = 0;
 CREATE TABLE intent (id INTEGER PRIMARY KEY, plan TEXT NOT NULL);
 ",
     lost!(),
-    heat!()
+    heat!(),
+    pins!()
 );

@@ -16,6 +16,7 @@ mod lose;
 mod moved;
 mod notes;
 mod observe;
+mod pins;
 mod places;
 mod preserve;
 mod read;

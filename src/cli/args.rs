@@ -2,6 +2,7 @@
 
 use super::log::Form;
 use super::options::MountOptions;
+use super::pin::Until;
 use crate::config::{self, Example};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -44,6 +45,12 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Say what the mover would do now: what goes home, which hot copies leave; changes nothing
     Plan(PlanArgs),
+    /// Drop the hot copies of what is below PATHs, where they are clean, closed and not pinned
+    Evict(EvictArgs),
+    /// Keep PATHs near: their hot copies are fetched, and stay
+    Pin(PinArgs),
+    /// Let hot copies of PATHs leave again
+    Unpin(UnpinArgs),
     /// Check the config of a mount again, and use what may change while it is mounted; so does SIGHUP
     Reload(ReloadArgs),
     /// Print where the resident copy of FILE is on its tier
@@ -256,6 +263,51 @@ pub struct WarmArgs {
     /// Stop after this long, then exit 4; hot copies that are whole by then stay
     #[arg(long, value_name = "DURATION", value_parser = config::duration)]
     pub timeout: Option<Duration>,
+}
+
+/// `tierfs evict`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct EvictArgs {
+    /// Which.
+    #[command(flatten)]
+    pub paths: PathsArgs,
+    /// Only say what would be dropped, and what would stay and why
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// `tierfs pin`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct PinArgs {
+    /// Files, or directories with all below them; with --list a path in the mount [default: the only one]
+    #[arg(value_name = "PATH", required_unless_present_any = ["from_file", "list"])]
+    pub paths: Vec<PathBuf>,
+    /// Read more PATHs from FILE, one a line; - is stdin
+    #[arg(long, value_name = "FILE")]
+    pub from_file: Option<OsString>,
+    /// PATHs in FILE end with NUL instead of a newline
+    #[arg(short = '0', long = "null", requires = "from_file")]
+    pub null: bool,
+    /// Until then: 7d, 2026-12-31 or 2026-12-31T18:00:00Z (UTC) [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = Until::parse)]
+    pub until: Option<Until>,
+    /// List what is pinned
+    #[arg(long, conflicts_with_all = ["until", "from_file"])]
+    pub list: bool,
+    /// A JSON object a line
+    #[arg(long, requires = "list")]
+    pub json: bool,
+}
+
+/// `tierfs unpin`
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct UnpinArgs {
+    /// Which.
+    #[command(flatten)]
+    pub paths: PathsArgs,
 }
 
 /// Which PATHs a command is for.

@@ -1,11 +1,13 @@
 //! The commands' end of the control socket: blocking, one call at a time.
 
 use crate::control::protocol::{
-    ANSWER_MAX, Answer, AnswerBody, Call, Drained, ErrorCode, FileSystem, Hello, ListPage, ListQuery,
-    LostPage, NativePath, Plan, Progress, QueuePage, QueueQuery, Reloaded, Request, Retried, TierAccepted,
-    VERSION, Warmed, WireError, WirePath,
+    ANSWER_MAX, Answer, AnswerBody, Call, Drained, ErrorCode, Evicted, FileSystem, Hello, ListPage,
+    ListQuery, LostPage, NativePath, PinPage, Pinned, Plan, Progress, QueuePage, QueueQuery, Reloaded,
+    Request, Retried, TierAccepted, VERSION, Warmed, WireError, WirePath,
 };
 use crate::control::status::Status;
+use crate::types::Timestamp;
+use crate::vfs::Evict;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -148,6 +150,43 @@ impl Client {
         on_progress: &mut dyn FnMut(&Progress),
     ) -> Result<Warmed, ClientError> {
         self.call(Call::Warm { paths, timeout_ms: timeout.map(whole_ms) }, on_progress)
+    }
+
+    /// Drops hot copies at or below `paths`, or only says what would come of it.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn evict(
+        &mut self,
+        paths: Vec<WirePath>,
+        evict: Evict,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Evicted, ClientError> {
+        self.call(Call::Evict { paths, check: evict == Evict::Check }, on_progress)
+    }
+
+    /// Keeps `paths`, and what is below them, near.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn pin(&mut self, paths: Vec<WirePath>, until: Option<Timestamp>) -> Result<Pinned, ClientError> {
+        self.call(Call::Pin { paths, until_ns: until.map(|until| until.0) }, &mut |_| {})
+    }
+
+    /// No longer keeps them near.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn unpin(&mut self, paths: Vec<WirePath>) -> Result<Pinned, ClientError> {
+        self.call(Call::Unpin { paths }, &mut |_| {})
+    }
+
+    /// A page of what is pinned.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn pins(&mut self, after: u64) -> Result<PinPage, ClientError> {
+        self.call(Call::Pins { after }, &mut |_| {})
     }
 
     /// Commits everything before an unmount.

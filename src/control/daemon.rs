@@ -1,11 +1,13 @@
 //! What the control server needs of a running mount, and no more.
 
 use crate::control::protocol::{
-    Drained, FileSystem, Hello, ListPage, ListQuery, LostPage, NativePath, Plan, Progress, QueuePage,
-    QueueQuery, Reloaded, Retried, TierAccepted, Warmed,
+    Drained, Evicted, FileSystem, Hello, ListPage, ListQuery, LostPage, NativePath, PinPage, Pinned, Plan,
+    Progress, QueuePage, QueueQuery, Reloaded, Retried, TierAccepted, Warmed,
 };
 use crate::control::status::Status;
 use crate::error::Result;
+use crate::types::Timestamp;
+use crate::vfs::Evict;
 use async_trait::async_trait;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -55,6 +57,30 @@ pub trait Daemon: Send + Sync {
         deadline: Option<Duration>,
         progress: &ProgressSink,
     ) -> Result<Warmed>;
+
+    /// Drops the hot copies of what is at or below `paths`, where they are clean, closed and not pinned. Dropped, it stops.
+    ///
+    /// # Errors
+    /// As [`Daemon::flush`].
+    async fn evict(&self, paths: &[Vec<u8>], evict: Evict, progress: &ProgressSink) -> Result<Evicted>;
+
+    /// Keeps `paths`, and what is below them, near.
+    ///
+    /// # Errors
+    /// As [`Daemon::flush`]; [`crate::error::Kind::Invalid`] if `until` is over.
+    async fn pin(&self, paths: &[Vec<u8>], until: Option<Timestamp>) -> Result<Pinned>;
+
+    /// No longer keeps them near.
+    ///
+    /// # Errors
+    /// As [`Daemon::flush`].
+    async fn unpin(&self, paths: &[Vec<u8>]) -> Result<Pinned>;
+
+    /// A page of what is pinned, after a position in the list.
+    ///
+    /// # Errors
+    /// If the catalog can't be read.
+    async fn pins(&self, after: u64) -> Result<PinPage>;
 
     /// Commits everything before an unmount; the mount serves on.
     ///

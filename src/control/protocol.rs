@@ -12,9 +12,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 mod bytes;
+mod pins;
 mod plan;
 mod queue;
 
+pub use pins::{Evicted, PinPage, PinRow, Pinned, STAYS_MAX, Stays, Why};
 pub use plan::{HotPlan, Leaving, Plan};
 pub use queue::{QueuePage, QueueQuery, QueueRow, QueueState, QueueWhat, Retried};
 
@@ -98,6 +100,33 @@ pub enum Call {
         #[serde(default)]
         timeout_ms: Option<u64>,
     },
+    /// Drop the hot copies of what is at or below `paths`. Answers [`Evicted`].
+    Evict {
+        /// Relative to the mount's root.
+        paths: Vec<WirePath>,
+        /// Only say what would come of it.
+        #[serde(default)]
+        check: bool,
+    },
+    /// Keep `paths`, and what is below, near. Answers [`Pinned`].
+    Pin {
+        /// Relative to the mount's root.
+        paths: Vec<WirePath>,
+        /// Until then, in nanoseconds since 1970; none: for ever.
+        #[serde(default)]
+        until_ns: Option<i64>,
+    },
+    /// No longer keep them near. Answers [`Pinned`].
+    Unpin {
+        /// Relative to the mount's root.
+        paths: Vec<WirePath>,
+    },
+    /// What is pinned? Answers [`PinPage`].
+    Pins {
+        /// `next` of the page before.
+        #[serde(default)]
+        after: u64,
+    },
     /// Commit everything before an unmount. Answers [`Drained`].
     Drain {
         /// Give up waiting after this long.
@@ -149,12 +178,16 @@ pub enum Call {
 
 impl Call {
     /// Every `call` this version knows.
-    pub const NAMES: [&str; 17] = [
+    pub const NAMES: [&str; 21] = [
         "hello",
         "status",
         "flush",
         "pending",
         "warm",
+        "evict",
+        "pin",
+        "unpin",
+        "pins",
         "drain",
         "unmount",
         "ended",

@@ -1,28 +1,30 @@
 //! The running mount as the control socket sees it.
 
 use super::accept::{self, Accepting};
+use super::evict::Eviction;
 use super::parts::{Assembled, StatusText};
 use super::status;
 use super::warm::Warm;
 use crate::cli::detach::{self, Manner};
 use crate::config::Config;
 use crate::control::protocol::{
-    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Plan, Progress,
-    QueuePage, QueueQuery, Reloaded, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
+    Drained, Evicted, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, PinPage,
+    Pinned, Plan, Progress, QueuePage, QueueQuery, Reloaded, Retried, Role, Row, RowKind, RowState,
+    TierAccepted, Warmed, WirePath,
 };
 use crate::control::status::Status;
 use crate::control::{Daemon, ProgressSink};
 use crate::error::{Error, Kind, Result};
 use crate::mover::{self, FlushReport, FlushScope};
-use crate::types::{FileKind, Ino, Key};
-use crate::vfs::{Caller, CopyRole, FileFacts, Vfs, Wait};
+use crate::types::{FileKind, Ino, Key, Timestamp};
+use crate::vfs::{Caller, CopyRole, Evict, FileFacts, Vfs, Wait};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// A flush without a deadline.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -54,6 +56,8 @@ pub struct Live {
     ending: watch::Sender<Ending>,
     /// Held while a tier is accepted.
     accepting: Arc<Mutex<()>>,
+    /// Told when something is pinned.
+    pub(super) pinned: Notify,
 }
 
 /// Where a mount is, and where its config.
@@ -85,6 +89,7 @@ impl Live {
             usage: status::UsageCache::default(),
             ending: watch::channel(Ending::Running).0,
             accepting: Arc::default(),
+            pinned: Notify::new(),
         }
     }
 
@@ -247,6 +252,25 @@ impl Daemon for Live {
     ) -> Result<Warmed> {
         let inodes = if paths.is_empty() { vec![Ino::ROOT] } else { self.inodes(paths).await? };
         Ok(Warm::new(self, progress).run(inodes, deadline).await)
+    }
+
+    async fn evict(&self, paths: &[Vec<u8>], evict: Evict, progress: &ProgressSink) -> Result<Evicted> {
+        let inodes = self.inodes(paths).await?;
+        Ok(Eviction::new(self, progress, evict).run(inodes).await)
+    }
+
+    async fn pin(&self, paths: &[Vec<u8>], until: Option<Timestamp>) -> Result<Pinned> {
+        let inodes = self.inodes(paths).await?;
+        self.pin_inodes(inodes, until).await
+    }
+
+    async fn unpin(&self, paths: &[Vec<u8>]) -> Result<Pinned> {
+        let inodes = self.inodes(paths).await?;
+        self.unpin_inodes(inodes).await
+    }
+
+    async fn pins(&self, after: u64) -> Result<PinPage> {
+        self.pin_page(after)
     }
 
     async fn drain(&self, deadline: Option<Duration>, progress: &ProgressSink) -> Result<Drained> {

@@ -69,6 +69,7 @@ fn serve(runtime: &Runtime, mut request: MountRequest) -> std::result::Result<()
     upload_open(runtime.handle(), &live);
     runtime.spawn(reload_on(hangups, live.clone()));
     runtime.spawn(live.clone().follow_settled_rules());
+    runtime.spawn(live.clone().keep_pins_warm());
     (request.on_ready)(&mode);
     runtime.block_on(until_the_end(live, server, session, request.on_end))
 }

@@ -45,6 +45,7 @@ impl Kept {
                 kept.add(context, keep, store)?;
             }
         }
+        kept.add_pins(context, store)?;
         Ok(kept)
     }
 
@@ -64,13 +65,44 @@ impl Kept {
             if left == 0 {
                 break;
             }
-            for ino in context.catalog.files_below(dir, left)? {
-                for replica in context.catalog.replicas(ino)? {
-                    let (Some(version), false) = (replica.version, replica.staged) else { continue };
-                    let location = context.tier(replica.tier)?.location();
-                    let copy = store.path_key(&Identity { location, key: replica.key, version })?;
-                    self.groups.insert(self.hasher.hash_one(&copy), stays);
+            self.add_below(context, store, (dir, stays), left)?;
+        }
+        Ok(())
+    }
+
+    /// What is pinned stays, also in a group that is to leave.
+    fn add_pins(&mut self, context: &Context, store: &HotStore) -> Result<()> {
+        let (now, mut after) = (context.clock.wall(), Ino(0));
+        loop {
+            let pins = context.catalog.pins(now, after, PAGE)?;
+            for pin in &pins {
+                let left = MAX_FILES.saturating_sub(self.groups.len());
+                if left == 0 {
+                    tracing::warn!("more files are pinned than are looked at");
+                    return Ok(());
                 }
+                self.add_below(context, store, (pin.ino, Stays::Kept), left)?;
+            }
+            match pins.last() {
+                Some(last) if pins.len() >= PAGE => after = last.ino,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn add_below(
+        &mut self,
+        context: &Context,
+        store: &HotStore,
+        (top, stays): (Ino, Stays),
+        limit: usize,
+    ) -> Result<()> {
+        for ino in context.catalog.files_below(top, limit)? {
+            for replica in context.catalog.replicas(ino)? {
+                let (Some(version), false) = (replica.version, replica.staged) else { continue };
+                let location = context.tier(replica.tier)?.location();
+                let copy = store.path_key(&Identity { location, key: replica.key, version })?;
+                self.groups.insert(self.hasher.hash_one(&copy), stays);
             }
         }
         Ok(())

@@ -14,6 +14,7 @@ mod metrics;
 mod near;
 mod owners;
 mod permissions;
+mod pins;
 mod poor;
 mod posix;
 mod promises;

@@ -6,6 +6,7 @@ mod lose;
 mod model;
 mod names;
 mod observe;
+mod pins;
 mod preserve;
 mod rename;
 mod steps;

@@ -6,6 +6,8 @@ use crate::control::protocol::{
     Request, VERSION, WireError, WirePath,
 };
 use crate::error::Error;
+use crate::types::Timestamp;
+use crate::vfs::Evict;
 use serde::Serialize;
 use std::io;
 use std::sync::Arc;
@@ -130,7 +132,12 @@ fn parse(line: &[u8]) -> Result<Request, (u64, AnswerBody)> {
 
 fn check(call: &Call) -> Result<(), &'static str> {
     let paths = match call {
-        Call::Flush { paths, .. } | Call::Pending { paths } | Call::Warm { paths, .. } => paths.as_slice(),
+        Call::Flush { paths, .. }
+        | Call::Pending { paths }
+        | Call::Warm { paths, .. }
+        | Call::Evict { paths, .. }
+        | Call::Pin { paths, .. }
+        | Call::Unpin { paths } => paths.as_slice(),
         Call::Path { path } | Call::List(ListQuery { path, .. }) | Call::Retry { path } => {
             std::slice::from_ref(path)
         }
@@ -191,6 +198,13 @@ async fn work(daemon: &dyn Daemon, call: Call, sink: &watch::Sender<Progress>) -
         Call::Warm { paths, timeout_ms } => {
             outcome(daemon.warm(&plain(paths), timeout_ms.map(Duration::from_millis), sink).await)
         }
+        Call::Evict { paths, check } => {
+            let evict = if check { Evict::Check } else { Evict::Now };
+            outcome(daemon.evict(&plain(paths), evict, sink).await)
+        }
+        Call::Pin { paths, until_ns } => outcome(daemon.pin(&plain(paths), until_ns.map(Timestamp)).await),
+        Call::Unpin { paths } => outcome(daemon.unpin(&plain(paths)).await),
+        Call::Pins { after } => outcome(daemon.pins(after).await),
         Call::Drain { timeout_ms } => {
             outcome(daemon.drain(timeout_ms.map(Duration::from_millis), sink).await)
         }

@@ -4,6 +4,8 @@ use crate::control::client::{Client, ClientError};
 use crate::control::protocol::*;
 use crate::control::status::Status;
 use crate::error::{Error, Kind};
+use crate::types::Timestamp;
+use crate::vfs::Evict;
 use async_trait::async_trait;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -56,6 +58,22 @@ impl Daemon for Fake {
 
     async fn pending(&self, paths: &[Vec<u8>]) -> Result<Drained> {
         Ok(Drained { files_left: paths.len() as u64, ..Drained::default() })
+    }
+
+    async fn evict(&self, _: &[Vec<u8>], _: Evict, _: &ProgressSink) -> Result<Evicted> {
+        Ok(Evicted::default())
+    }
+
+    async fn pin(&self, _: &[Vec<u8>], _: Option<Timestamp>) -> Result<Pinned> {
+        Ok(Pinned::default())
+    }
+
+    async fn unpin(&self, paths: &[Vec<u8>]) -> Result<Pinned> {
+        Ok(Pinned { pins: paths.len() as u64, ..Pinned::default() })
+    }
+
+    async fn pins(&self, _: u64) -> Result<PinPage> {
+        Ok(PinPage::default())
     }
 
     async fn drain(&self, deadline: Option<Duration>, _progress: &ProgressSink) -> Result<Drained> {
@@ -232,6 +250,10 @@ fn every_call_is_known_by_name() {
         Call::Flush { paths: vec![], timeout_ms: None },
         Call::Pending { paths: vec![] },
         Call::Warm { paths: vec![], timeout_ms: None },
+        Call::Evict { paths: vec![], check: false },
+        Call::Pin { paths: vec![], until_ns: None },
+        Call::Unpin { paths: vec![] },
+        Call::Pins { after: 0 },
         Call::Drain { timeout_ms: None },
         Call::Unmount,
         Call::Ended,

@@ -23,6 +23,7 @@ pub(crate) async fn run(context: &Arc<Context>) {
     let done = context
         .blocking(move |context| {
             context.catalog.purge(before)?;
+            context.catalog.purge_pins(context.clock.wall())?;
             recover::adopt_released(context)?;
             tidy::look_at_mapped(context)?;
             describe_moved(context)?;

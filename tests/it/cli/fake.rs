@@ -16,13 +16,16 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 use tierfs::control::protocol::{
-    Drained, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, Plan, QueuePage,
-    QueueQuery, QueueRow, Reloaded, Retried, Role, Row, RowKind, RowState, TierAccepted, Warmed, WirePath,
+    Drained, Evicted, FileSystem, Held, Hello, ListPage, ListQuery, LostPage, NativePath, Phase, PinPage,
+    Pinned, Plan, QueuePage, QueueQuery, QueueRow, Reloaded, Retried, Role, Row, RowKind, RowState,
+    TierAccepted, Warmed, WirePath,
 };
 use tierfs::control::server::{self, Server};
 use tierfs::control::status::Status;
 use tierfs::control::{Daemon, ProgressSink};
 use tierfs::error::{Error, Kind, Result};
+use tierfs::types::Timestamp;
+use tierfs::vfs::Evict;
 use tokio::sync::watch;
 
 const TTL: Duration = Duration::ZERO;
@@ -90,6 +93,22 @@ impl Daemon for FakeDaemon {
     async fn warm(&self, paths: &[Vec<u8>], _: Option<Duration>, _: &ProgressSink) -> Result<Warmed> {
         self.flushed.lock().extend(paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()));
         Ok(self.script.lock().warmed.clone())
+    }
+
+    async fn evict(&self, _: &[Vec<u8>], _: Evict, _: &ProgressSink) -> Result<Evicted> {
+        Ok(Evicted::default())
+    }
+
+    async fn pin(&self, _: &[Vec<u8>], _: Option<Timestamp>) -> Result<Pinned> {
+        Ok(Pinned::default())
+    }
+
+    async fn unpin(&self, paths: &[Vec<u8>]) -> Result<Pinned> {
+        Ok(Pinned { pins: paths.len() as u64, ..Pinned::default() })
+    }
+
+    async fn pins(&self, _: u64) -> Result<PinPage> {
+        Ok(PinPage::default())
     }
 
     async fn drain(&self, _: Option<Duration>, _: &ProgressSink) -> Result<Drained> {
