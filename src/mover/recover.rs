@@ -307,7 +307,7 @@ fn take_back(context: &Context, inode: &Inode) -> Result<bool> {
         return Ok(false);
     }
     let Some(path) = context.catalog.path(ino)? else { return Ok(false) };
-    if context.catalog.end_unchanged(ino, &context.rules().domain(&path))? {
+    if context.catalog.end_unchanged(ino, &context.domain(ino, &path)?)? {
         return Ok(true);
     }
     match context.catalog.revert_write(ino)? {

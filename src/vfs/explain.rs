@@ -174,6 +174,9 @@ impl Vfs {
                 copy.tier
             );
         }
+        if !rule.sizes.contains(&inode.attr.size) {
+            return "no hot copy: its size is outside what its rule copies (min_size, max_size)".to_owned();
+        }
         if rule.promote == Promote::Never {
             return "read from home: only `tierfs warm` makes hot copies under this rule".to_owned();
         }
