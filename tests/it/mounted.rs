@@ -11,6 +11,7 @@ mod keep_hot;
 mod latest;
 mod limits;
 mod metrics;
+mod moves;
 mod near;
 mod owners;
 mod permissions;
