@@ -110,6 +110,9 @@ pub struct Status {
     /// Where reads of files with a non-resident home came from.
     #[serde(default)]
     pub reads: Reads,
+    /// What was moved since the mount.
+    #[serde(default)]
+    pub moves: Moves,
     /// Address of `/metrics` and `/healthz`; none if they are off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
@@ -306,6 +309,21 @@ pub struct LastError {
     pub at_s: u64,
     /// One line.
     pub message: String,
+}
+
+/// What was moved since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moves {
+    /// Files committed at home.
+    pub committed_files: u64,
+    /// Their bytes.
+    pub committed_bytes: u64,
+    /// Hot copies that became whole.
+    #[serde(default)]
+    pub hot_copies: u64,
+    /// Keys deleted on tiers.
+    #[serde(default)]
+    pub deleted_keys: u64,
 }
 
 /// Where reads of files with a non-resident home came from.

@@ -6,7 +6,7 @@ use super::tiers::Built;
 use crate::catalog::{TierCounts, Waiting};
 use crate::control::protocol::WirePath;
 use crate::control::status::{
-    BLOCKED_MAX, Blocked, Dirty, Failing, IoMode, LastError, OverLimit, Queue, Reads, SCHEMA, Status,
+    BLOCKED_MAX, Blocked, Dirty, Failing, IoMode, LastError, Moves, OverLimit, Queue, Reads, SCHEMA, Status,
     TierState, TierStatus, WaitingOpens,
 };
 use crate::data::HotStore;
@@ -178,6 +178,12 @@ pub fn of(live: &Live) -> Status {
             misses: meters.home_opens.get(),
             cache_bytes: meters.read_bytes.get().saturating_sub(meters.fetched_bytes.get()),
             fetched_bytes: meters.fetched_bytes.get(),
+        },
+        moves: Moves {
+            committed_files: mover.committed_files,
+            committed_bytes: mover.committed_bytes,
+            hot_copies: meters.fills_completed.get(),
+            deleted_keys: mover.deleted,
         },
         metrics: live.metrics.map(|address| address.to_string()),
     };

@@ -6,7 +6,8 @@ use crate::Failure;
 use crate::args::{Cost, Depth, Form};
 use crate::walk;
 use std::io::{self, Write};
-use sum::{Bill, Prices, Sums};
+use sum::Sums;
+pub use sum::{Bill, Prices};
 use tierfs::cli::text::{self, Look, Style};
 use tierfs::control::protocol::RowKind;
 use tierfs::control::status::Versioned;
@@ -109,7 +110,7 @@ fn price(dollars: f64) -> String {
 }
 
 /// `12,345.67`.
-fn dollars(amount: f64) -> String {
+pub fn dollars(amount: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "no bill has so many cents")]
     let cents = (amount * 100.0).round() as u64;
     format!("{}.{:02}", text::number(cents / 100), cents % 100)

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::args::Form;
+use crate::cost::{Bill, Prices, dollars};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -175,6 +176,8 @@ fn amount(bytes: u64) -> String {
 fn facts(status: &Status, now_s: u64) -> Vec<(String, String)> {
     let mut facts = vec![("dirty".to_owned(), dirty(status)), ("queue".to_owned(), queue(status))];
     facts.extend(reads(status).map(|said| ("reads".to_owned(), said)));
+    facts.extend(moves(status).map(|said| ("moves".to_owned(), said)));
+    facts.extend(cost(status).map(|said| ("cost".to_owned(), said)));
     facts.extend(
         status.tiers.iter().filter(|tier| tier.requests > 0).map(|tier| (tier.name.clone(), traffic(tier))),
     );
@@ -223,6 +226,31 @@ fn reads(status: &Status) -> Option<String> {
         text::bytes(reads.fetched_bytes),
         text::bytes(reads.cache_bytes)
     ))
+}
+
+fn moves(status: &Status) -> Option<String> {
+    let moves = status.moves;
+    (moves.committed_files + moves.hot_copies + moves.deleted_keys > 0).then(|| {
+        format!(
+            "{} committed, {}; {} made, {} deleted",
+            text::counted(moves.committed_files, "file"),
+            text::bytes(moves.committed_bytes),
+            copies(moves.hot_copies),
+            text::counted(moves.deleted_keys, "key")
+        )
+    })
+}
+
+fn copies(count: u64) -> String {
+    if count == 1 { "1 hot copy".to_owned() } else { format!("{} hot copies", text::number(count)) }
+}
+
+fn cost(status: &Status) -> Option<String> {
+    let bill = Bill::of_status(status, &Prices::of(status));
+    (bill.usd_per_month >= 0.01).then(|| {
+        let (now, lustre) = (dollars(bill.usd_per_month), dollars(bill.all_on_lustre_usd_per_month));
+        format!("{now} $ a month for what is stored; all on Lustre {lustre} $; see `tierstat cost`")
+    })
 }
 
 fn traffic(tier: &TierStatus) -> String {

@@ -10,14 +10,15 @@ fn status() -> Status {
         "tiers": [
             {"name": "scratch", "kind": "lustre", "location": "/lustre/team", "state": "ok",
              "capacity": 131_941_395_333_120_u64, "used": 1_319_413_953_331_u64, "free": 1, "files": 12345,
-             "hot_bytes": 12_884_901_888_u64, "requests": 7, "errors": 1, "bytes_read": 1024, "bytes_written": 0},
+             "hot_bytes": 12_884_901_888_u64, "requests": 7, "errors": 1, "bytes_read": 1024, "bytes_written": 0, "price_micros": 145_000},
             {"name": "share-with-a-long-name", "kind": "azure-files", "location": "/mnt/share", "state": "absent"},
             {"name": "blob", "kind": "blob", "location": "https://x", "state": "ok", "files": 123_456_789,
-             "dirty_bytes": 1_048_576},
+             "dirty_bytes": 1_048_576, "bytes": 1_099_511_627_776_u64, "price_micros": 20_800},
         ],
         "dirty": {"files": 3, "bytes": 25_165_824, "open_files": 1, "oldest_age_s": 12},
         "queue": {"length": 5, "running": 2, "retrying": 1},
         "last_error": {"at_s": 1000, "message": "blob: 503 Server Busy"},
+        "moves": {"committed_files": 1200, "committed_bytes": 5_368_709_120_u64, "hot_copies": 1, "deleted_keys": 2},
         "reads": {"hits": 3, "misses": 1, "fetched_bytes": 1024},
     }))
     .unwrap()
@@ -50,6 +51,9 @@ blob         blob        ok            -        - 123,456,789        -  1.0 MiB
 dirty      3 files, 24 MiB, 1 of them open, oldest closed 12 s ago
 queue      5 steps, 2 running, 1 to be tried again
 reads      75% of 4 opens from a near copy; 1.0 KiB fetched, 0 B from memory
+moves      1,200 files committed, 5.0 GiB; 1 hot copy made, 2 keys deleted
+cost       23.04 $ a month for what is stored; all on Lustre 148.48 $; see
+           `tierstat cost`
 scratch    7 requests, 1 error; 1.0 KiB read, 0 B written
 error      1m 0s ago: blob: 503 Server Busy
 ";
