@@ -19,6 +19,9 @@ impl Catalog {
     ) -> Result<Inode> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
+            if change.mtime.is_some() {
+                tx.leave_before(&mut inode)?;
+            }
             apply(&mut inode, change, now);
             inode.attr_generation += 1;
             tx.update_inode(&inode)?;

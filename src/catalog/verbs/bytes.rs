@@ -137,6 +137,9 @@ impl Catalog {
     pub fn resize(&self, ino: Ino, content: Content) -> Result<()> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
+            if (inode.attr.size, inode.attr.mtime) != (content.size, content.mtime) {
+                tx.leave_before(&mut inode)?;
+            }
             inode.take_content(content);
             tx.update_inode(&inode)
         })
@@ -144,6 +147,18 @@ impl Catalog {
 }
 
 impl Tx<'_> {
+    /// What is written is no longer what the file was before, whatever its size and times say after this: it is a generation that
+    /// can't be taken back.
+    pub(super) fn leave_before(&self, inode: &mut Inode) -> Result<()> {
+        let (ino, before) = (inode.attr.ino, inode.generation.before());
+        let Some(row) = self.staged(inode, |_| inode.state == WriteState::Writing)? else { return Ok(()) };
+        if before.0 == 0 || !(self.preserved(ino, before)?.is_some() || self.holds(ino, before)?) {
+            return Ok(());
+        }
+        inode.generation = inode.generation.next();
+        self.put_replica(&ReplicaRow { generation: inode.generation.0, ..row })
+    }
+
     /// A staged row of the newest generation that `fits`.
     pub(super) fn staged(
         &self,

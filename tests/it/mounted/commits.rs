@@ -486,3 +486,39 @@ fn a_rename_before_a_file_is_written_again_takes_its_old_name_from_home() {
         assert_eq!(tiers.blob_file_names(), ["home/g"]);
     }
 }
+
+#[test]
+fn what_was_synced_of_an_open_file_is_there_after_a_kill() {
+    for mode in BOTH {
+        let (_server, tiers, mut mount) = rig(mode);
+        for place in ["run", "through"] {
+            fs::write(mount.path(&format!("{place}/f")), "before").expect("a write");
+        }
+        mount.flush();
+        let mut open = Vec::new();
+        // The sizes are the same, and the times may be set to what they were.
+        for place in ["run", "through"] {
+            let path = mount.path(&format!("{place}/f"));
+            let times = fs::metadata(&path).expect("stat").modified().expect("a time");
+            let file = File::options().write(true).open(&path).expect("open");
+            file.write_all_at(b"after!", 0).expect("a write");
+            if place == "run" {
+                file.sync_all().expect("fsync");
+            } else {
+                file.set_modified(times).expect("utimes");
+            }
+            open.push(file);
+        }
+        mount.kill9();
+        drop(open);
+        mount.remount();
+        for place in ["run", "through"] {
+            let path = mount.path(&format!("{place}/f"));
+            assert_eq!(fs::read(&path).expect("a read"), b"after!", "kept and shown");
+            drop(File::options().append(true).open(&path).expect("open"));
+        }
+        mount.flush();
+        assert_eq!(tiers.expect_blob("run/f"), b"after!");
+        assert_eq!(tiers.expect_blob("through/f"), b"after!");
+    }
+}
