@@ -2,6 +2,7 @@
 //!
 //! Run by `tools/bench/run.sh`; exit code 1 if a figure misses its limit, 0 otherwise (a void one says nothing).
 
+mod bursts;
 mod harness;
 mod names;
 mod peers;

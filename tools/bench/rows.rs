@@ -4,7 +4,7 @@ use crate::harness::{Bound, Effort, Outcome, measure, seconds};
 use crate::peers::Peer;
 use crate::support::blob_server::BlobServer;
 use crate::support::{Mode, Mount, Tiers};
-use crate::{names, work};
+use crate::{bursts, names, work};
 use std::fs;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 pub type Row = (&'static str, &'static str, fn(Effort) -> Vec<Outcome>);
 
 /// All rows there are.
-pub const ROWS: [Row; 7] = [
+pub const ROWS: [Row; 9] = [
     (
         "0",
         "what FUSE costs on this machine: a null daemon against the native directory; nothing of tierfs",
@@ -32,9 +32,15 @@ pub const ROWS: [Row; 7] = [
         names::rename,
     ),
     ("6m", "memory of the daemon while 4 GiB stream from Blob, by 1 and 4 streams", stream_memory),
+    (
+        "8",
+        "8 processes write 256 MiB each, fsync and close: time to return, time to Blob against a bare client, memory",
+        bursts::checkpoint,
+    ),
+    ("8s", "10,000 files of 4 KiB until they are in Blob, against a bare client's PUTs", bursts::small_files),
 ];
 
-const MIB: f64 = 1_048_576.0;
+pub const MIB: f64 = 1_048_576.0;
 
 fn floor(effort: Effort) -> Vec<Outcome> {
     let tiers = Tiers::with_directories();
@@ -212,7 +218,7 @@ fn stream_memory(effort: Effort) -> Vec<Outcome> {
 }
 
 /// Most bytes the process has had in memory.
-fn peak_memory(pid: u32) -> u64 {
+pub fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the daemon's status");
     let kib = status
         .lines()
