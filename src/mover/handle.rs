@@ -7,6 +7,7 @@ use crate::mover::engine::{Event, FlushRequest};
 use crate::mover::evict::{self, HotPlan};
 use crate::mover::flush::{self, FlushReport, FlushScope, Hold, Named, PROGRESS_EVERY, Progress, Targets};
 use crate::mover::listing::{self, Queued};
+use crate::mover::recover;
 use crate::mover::room::RoomMaker;
 use crate::mover::status::{MoverStatus, Trouble};
 use crate::policy::aside::is_conflict_name;
@@ -22,6 +23,9 @@ const CLOSE_PATIENCE: usize = 8;
 
 /// The same at files that are closed, while the kernel lets go of them or a program has them mapped.
 const MAPPED_PATIENCE: usize = 3;
+
+/// How often a flush that waits looks whether programs of an earlier mount have let go of their files.
+const LOOK_AT_INHERITED_EVERY: Duration = Duration::from_secs(2);
 
 /// So often a flush looks for deletes that were queued by what it waited for.
 const DELETES_OF_DELETES: usize = 4;
@@ -107,6 +111,7 @@ impl MoverHandle {
         let end = tokio::time::sleep_until(until);
         tokio::pin!(end);
         let mut look = tokio::time::interval(PROGRESS_EVERY);
+        let mut inherited = tokio::time::interval(LOOK_AT_INHERITED_EVERY);
         loop {
             tokio::select! {
                 answer = &mut answer => return answer.map_err(|closed| stopped().with_source(closed)),
@@ -118,6 +123,7 @@ impl MoverHandle {
                     let sent = self.context.counters.sent_bytes.load(Ordering::Relaxed) - sent_before;
                     progress.send_modify(|now| now.bytes_done = now.bytes_done.max(sent.min(now.bytes_total)));
                 }
+                _ = inherited.tick() => self.context.blocking(recover::adopt_released).await?,
             }
         }
     }
