@@ -306,14 +306,10 @@ fn take_back(context: &Context, inode: &Inode) -> Result<bool> {
     if !unchanged || (context.is_open)(ino) || has_writer(context, inode)? {
         return Ok(false);
     }
-    let Some(path) = context.catalog.path(ino)? else { return Ok(false) };
-    if context.catalog.end_unchanged(ino, &context.domain(ino, &path)?)? {
-        return Ok(true);
-    }
-    match context.catalog.revert_write(ino)? {
-        Some(staged) => remove(context, &staged),
-        None => return Ok(false),
-    }
+    let Some(staged) = context.catalog.revert_write(ino)? else { return Ok(false) };
+    // What was only opened was never synced: the file may not stand for what home has.
+    context.catalog.sync()?;
+    remove(context, &staged);
     Ok(true)
 }
 
