@@ -110,6 +110,8 @@ fn close_returns_after_the_commit_where_the_rule_writes_through() {
         assert!(tiers.blob("through/f").as_deref() == Some(&bytes[..]), "at home before close returned");
         write(&mount, "through/empty", b"").expect("close");
         assert_eq!(tiers.blob("through/empty"), Some(Vec::new()));
+        // The end of the writes is known.
+        mount.flush();
         // A descriptor that only reads, and one that changes nothing, have nothing to wait for.
         close(File::open(mount.path("through/f")).expect("open")).expect("close");
         close(File::options().write(true).open(mount.path("through/f")).expect("open")).expect("close");
