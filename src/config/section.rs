@@ -40,6 +40,11 @@ impl<'a> Reader<'a> {
         self.section.given.contains_key(key) || self.section.unreadable.contains(&key)
     }
 
+    /// Whether a list without values is given.
+    pub(super) fn is_empty_list(&self, key: &str) -> bool {
+        matches!(self.section.given.get(key), Some(Given::List(texts, _)) if texts.is_empty())
+    }
+
     pub(super) fn line_of(&self, key: &str) -> usize {
         match self.section.given.get(key) {
             Some(Given::One(text)) => text.line,

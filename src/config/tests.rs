@@ -529,6 +529,7 @@ fn conditions_of_rules_are_understood() {
         "uid = \"alice\" is no number; write the id, as `id -u NAME` prints it",
     );
     assert_said(&small("", "", "uid = 1000"), "uid");
+    assert_said(&small("", "", "gid = []"), "gid names nobody; write an id, or remove it");
     assert_said(&small("", "", "min_size = \"2MiB\"\nmax_size = \"1MiB\""), "min_size is above max_size");
     let last = small("", "", "").replace("path = \"**\"", "path = \"**\"\nuid = \"5\"");
     assert_said(&last, "the last rule does not match everything");

@@ -27,14 +27,27 @@ const AT_ONCE: usize = 4;
 /// What began under the rules of before has ended after so long.
 const SETTLED: Duration = Duration::from_secs(120);
 
-/// Wait before what could not be moved is tried again.
+/// Wait before what could not be moved is tried again, ...
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// ... which grows to this while nothing can be, ...
+const LONGEST: Duration = Duration::from_secs(5 * 60);
+
+/// ... and walks take this share of the time at most.
+const SHARE: u32 = 100;
 
 /// What a walk came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Pass {
     moved: u64,
     left: u64,
+}
+
+impl Pass {
+    /// How long to wait before the next one, after `before`: files that are open for days must not cost a walk each time.
+    fn patience(self, before: Duration) -> Duration {
+        if self.moved > 0 { AGAIN } else { (before * 2).min(LONGEST) }
+    }
 }
 
 /// What became of one file.
@@ -58,6 +71,7 @@ struct Frame {
 
 /// Walks whenever rules changed; ends with the mover.
 pub(crate) async fn run(context: Arc<Context>) {
+    let mut patience = AGAIN;
     loop {
         let rules = context.rules();
         if !rules.has_former() {
@@ -87,10 +101,12 @@ pub(crate) async fn run(context: Arc<Context>) {
                 Err(error) => tracing::warn!(%error, "that all files are at their homes can't be noted"),
             }
         }
-        let wait = if pass == Pass::default() { SETTLED.saturating_sub(age).max(AGAIN) } else { AGAIN };
+        patience = pass.patience(patience);
+        let took = context.clock.monotonic().saturating_sub(began);
+        let wait = if pass == Pass::default() { SETTLED.saturating_sub(age).max(AGAIN) } else { patience };
         tokio::select! {
-            () = context.rules_changed.notified() => {}
-            () = tokio::time::sleep(wait) => {}
+            () = context.rules_changed.notified() => patience = AGAIN,
+            () = tokio::time::sleep(wait.max(took * SHARE)) => {}
         }
     }
 }
@@ -252,5 +268,21 @@ impl Context {
         self.settled_rules.send_replace(());
         tracing::info!("all files are at the homes that the config gives them");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_that_move_nothing_come_ever_more_seldom() {
+        let (idle, busy) = (Pass { moved: 0, left: 1 }, Pass { moved: 1, left: 1 });
+        let waits: Vec<u64> = std::iter::successors(Some(AGAIN), |wait| Some(idle.patience(*wait)))
+            .map(|wait| wait.as_secs())
+            .take(8)
+            .collect();
+        assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
+        assert_eq!(busy.patience(LONGEST), AGAIN);
     }
 }

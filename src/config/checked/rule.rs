@@ -228,7 +228,13 @@ fn read(
 }
 
 fn read_owners(reader: &mut Reader<'_>) -> Owners {
-    let mut ids = |key| reader.list(key, &id).into_iter().map(|given| given.value).collect();
+    let mut ids = |key| {
+        let given = reader.list(key, &id);
+        if reader.is_empty_list(key) {
+            reader.problem(reader.line_of(key), format!("{key} names nobody; write an id, or remove it"));
+        }
+        given.into_iter().map(|given| given.value).collect()
+    };
     Owners { uids: ids("uid"), gids: ids("gid") }
 }
 
