@@ -76,74 +76,23 @@ pub(in crate::config) const CONFLICTS: [(&str, Conflict); 2] =
 pub(super) struct Draft {
     line: usize,
     path: Option<Located<Compiled>>,
-    owners: Owners,
-    sizes: RangeInclusive<u64>,
     home: Option<String>,
     stage: Option<String>,
-    hot: Vec<String>,
-    promote: Promote,
-    keep_hot: Option<KeepHot>,
-    write: Write,
-    fsync: Fsync,
-    open_upload: Option<Duration>,
-    order: Order,
-    order_by: Option<String>,
-    hold: Vec<String>,
-    hold_max: Duration,
-    conflict: Conflict,
-    dirty_max: Option<u64>,
-    settle: Duration,
-    revalidate: Option<Duration>,
+    /// The rest; `path`, `home` and `stage` in it are still empty.
+    value: RuleConfig,
 }
 
 type Compiled = (String, Pattern);
 
 impl Draft {
     pub(super) fn uses(&self, tier: &str) -> bool {
-        let tiers = [&self.home, &self.stage].into_iter().flatten().chain(&self.hot);
+        let tiers = [&self.home, &self.stage].into_iter().flatten().chain(&self.value.hot);
         tiers.into_iter().any(|used| used == tier)
     }
 
     pub(super) fn finish(self) -> Option<RuleConfig> {
-        let Self {
-            owners,
-            sizes,
-            hot,
-            promote,
-            keep_hot,
-            write,
-            fsync,
-            open_upload,
-            order,
-            order_by,
-            hold,
-            hold_max,
-            ..
-        } = self;
-        let (conflict, dirty_max, settle, revalidate) =
-            (self.conflict, self.dirty_max, self.settle, self.revalidate);
         let (path, home, stage) = (self.path?.value.0, self.home?, self.stage?);
-        Some(RuleConfig {
-            path,
-            owners,
-            sizes,
-            home,
-            stage,
-            hot,
-            promote,
-            keep_hot,
-            write,
-            fsync,
-            open_upload,
-            order,
-            order_by,
-            hold,
-            hold_max,
-            conflict,
-            dirty_max,
-            settle,
-            revalidate,
-        })
+        Some(RuleConfig { path, home, stage, ..self.value })
     }
 }
 
@@ -202,15 +151,14 @@ fn read(
     let settle = reader.value("settle", &units::duration).value;
     let revalidate = read_revalidate(&mut reader, home);
     let (line, home) = (reader.line(), home.map(|home| home.name.clone()));
-    let draft = Draft {
-        line,
-        path,
+    let value = RuleConfig {
+        path: String::new(),
         owners,
-        sizes,
-        home,
-        stage,
+        home: String::new(),
+        stage: String::new(),
         hot,
         promote,
+        sizes,
         keep_hot,
         write,
         fsync,
@@ -224,6 +172,7 @@ fn read(
         settle,
         revalidate,
     };
+    let draft = Draft { line, path, home, stage, value };
     (draft, reader.finish())
 }
 
@@ -463,7 +412,7 @@ fn check_last(rules: &[Draft], tiers: &[tier::Draft], findings: &mut Findings) {
         }
         Some(last) => {
             let Some(path) = &last.path else { return };
-            if !path.value.1.matches_everything() || !last.owners.are_all() {
+            if !path.value.1.matches_everything() || !last.value.owners.are_all() {
                 findings.missing(path.line, format!("the last rule does not match everything, so some files have no home; add {better} after it"));
             }
         }
@@ -473,7 +422,7 @@ fn check_last(rules: &[Draft], tiers: &[tier::Draft], findings: &mut Findings) {
 fn warn_of_shadowed(rules: &[Draft], findings: &mut Findings) {
     for (at, rule) in rules.iter().enumerate() {
         let Some(path) = &rule.path else { continue };
-        let takes_all = |earlier: &&Draft| earlier.owners.include(&rule.owners);
+        let takes_all = |earlier: &&Draft| earlier.value.owners.include(&rule.value.owners);
         let earlier = || {
             let earlier = rules[..at].iter().filter(takes_all);
             earlier.filter_map(|rule| Some((rule.line, &rule.path.as_ref()?.value)))
