@@ -18,7 +18,7 @@ mod evict;
 mod space;
 
 pub use evict::Copy;
-pub use space::{Admitted, Space};
+pub use space::{Admitted, Least, Space};
 
 use crate::clock::Clock;
 use crate::data::fill::Fill;

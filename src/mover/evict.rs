@@ -4,7 +4,7 @@
 //! (`policy::admission`), so a set that does not fit stays instead of being replaced at every read.
 
 use crate::data::Space;
-use crate::data::hot::{Copy, HotStore};
+use crate::data::hot::{Copy, HotStore, Least};
 use crate::error::Result;
 use crate::heat::Heat;
 use crate::mover::context::Context;
@@ -17,6 +17,7 @@ use crate::types::{Ino, Key, TierId, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Copies remembered as the next to leave.
@@ -96,12 +97,24 @@ pub(crate) fn evictors(tiers: &HashMap<TierId, HotTier>) -> Evictors {
     tiers.keys().map(|tier| (*tier, Mutex::new(new()))).collect()
 }
 
+/// Who looks after the room while somebody else does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// That other one is enough.
+    Leave,
+    /// They wait: what is wanted now may have come too late for the other.
+    Wait,
+}
+
 /// Looks at the room on every tier with hot copies, makes what is wanted, and says what is left.
-pub(crate) fn make_room(context: &Context) {
+pub(crate) fn make_room(context: &Context, turn: Turn) {
     for (tier, hot) in &context.stores.hot {
         let Some(evictor) = context.evictors.get(tier) else { continue };
-        // Somebody is at it; who was refused meanwhile asks again.
-        let Some(mut evictor) = evictor.try_lock() else { continue };
+        let evictor = match turn {
+            Turn::Leave => evictor.try_lock(),
+            Turn::Wait => Some(evictor.lock()),
+        };
+        let Some(mut evictor) = evictor else { continue };
         if let Err(error) = evictor.make_room(context, *tier, hot) {
             let name = hot.store.tier().name();
             tracing::warn!(tier = name, %error, "the room for hot copies can't be looked after now");
@@ -136,7 +149,7 @@ impl Evictor {
             }
         }
         let left = room.left.saturating_add(i64::try_from(freed).unwrap_or(i64::MAX));
-        space.publish(room.all, left, self.candidates.least().map(|worth| worth.value()));
+        space.publish(room.all, left, self.least(context));
         Ok(())
     }
 
@@ -162,6 +175,17 @@ impl Evictor {
             plan.leaving.push(Leaving { ino, key: copy.key, size: copy.size, rate });
         }
         Ok(plan)
+    }
+
+    /// What the next to leave is worth, whenever that is asked.
+    fn least(&self, context: &Context) -> Option<Least> {
+        let (worth, found) = self.candidates.least()?;
+        if let Worth::Least(_) = worth {
+            return Some(Arc::new(|| 0.0));
+        }
+        let (heat, clock) = (context.heat.clone(), context.clock.clone());
+        let (ino, size, last_use, fetch) = (found.ino, found.copy.size, found.copy.last_use, found.fetch);
+        Some(Arc::new(move || value(rate(&heat, ino, last_use, clock.wall()), size, fetch)))
     }
 
     /// Bytes of files and stages on the tier.

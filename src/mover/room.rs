@@ -47,7 +47,7 @@ impl RoomMaker {
                 // Before it looks: who asks from now on is looked after once more.
                 making.store(false, Ordering::Release);
                 let done = context.blocking(|context| {
-                    evict::make_room(context);
+                    evict::make_room(context, evict::Turn::Wait);
                     Ok(())
                 });
                 if let Err(error) = done.await {

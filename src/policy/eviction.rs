@@ -30,16 +30,6 @@ impl Worth {
             Self::Kept => 2,
         }
     }
-
-    /// What another file must be worth clearly more than, to take its place.
-    #[must_use]
-    pub fn value(&self) -> f64 {
-        match self {
-            Self::Least(_) => 0.0,
-            Self::Usual(value) => *value,
-            Self::Kept => f64::INFINITY,
-        }
-    }
 }
 
 /// Copies that may leave, and in which order.
@@ -80,10 +70,10 @@ impl<T> Candidates<T> {
         self.list.drain(..self.list.len().saturating_sub(self.max));
     }
 
-    /// What the next to leave is worth, as it was ranked.
+    /// The next to leave, and what it is worth, as it was ranked.
     #[must_use]
-    pub fn least(&self) -> Option<Worth> {
-        self.list.last().map(|(worth, _)| *worth)
+    pub fn least(&self) -> Option<&(Worth, T)> {
+        self.list.last()
     }
 
     /// The next to leave, as they were ranked.
@@ -123,7 +113,7 @@ mod tests {
             0 | 1 => Least(f64::from(*name)),
             name => Usual(f64::from(*name)),
         });
-        assert_eq!(candidates.least(), Some(Least(0.0)));
+        assert_eq!(candidates.least(), Some(&(Least(0.0), 0)));
         assert_eq!(left(candidates), [0, 1, 2, 3]);
     }
 

@@ -1,7 +1,8 @@
 //! The room that hot copies have on one tier. The mover says how much there is and what the next copy to leave is worth; opens
-//! take of it without a lock, and ask for more.
+//! take of it, and ask for more.
 
 use crate::policy::admission::{self, Admission};
+use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -10,6 +11,9 @@ const AHEAD_SHARE: i64 = 16;
 
 /// A file that is larger than all others is copied too, if the tier could hold it.
 const AHEAD_MIN: i64 = 256 << 20;
+
+/// Tells what a copy is worth now: rates change from one moment to the next, and only values of one moment can be compared.
+pub type Least = Arc<dyn Fn() -> f64 + Send + Sync>;
 
 /// Somebody who makes room; must not block.
 type Ask = Box<dyn Fn() + Send + Sync>;
@@ -25,8 +29,8 @@ pub struct Space {
     coming: AtomicI64,
     /// Bytes of copies: those found at the last look, and what this mount has added and dropped since.
     copies: AtomicI64,
-    /// What the next copy to leave is worth, as bits; `NaN`: not known.
-    least: AtomicU64,
+    /// What the next copy to leave is worth now; none: not known.
+    least: RwLock<Option<Least>>,
     /// Somebody was refused since it was last looked.
     refused: AtomicBool,
     ask: OnceLock<Ask>,
@@ -56,8 +60,8 @@ impl Space {
     }
 
     /// `all` bytes are for copies, `room` of them are left, and the next to leave is worth `least`.
-    pub fn publish(&self, all: u64, room: i64, least: Option<f64>) {
-        self.least.store(least.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
+    pub fn publish(&self, all: u64, room: i64, least: Option<Least>) {
+        *self.least.write() = least;
         self.room.store(room, Ordering::Relaxed);
         self.all.store(all.max(1), Ordering::Relaxed);
         self.refused.store(false, Ordering::Relaxed);
@@ -76,16 +80,19 @@ impl Space {
     /// What [`Space::admit`] would decide now.
     #[must_use]
     pub fn decision(&self, bytes: u64, value: f64) -> Admission {
-        if self.all.load(Ordering::Relaxed) == 0 {
+        let room = u64::try_from(self.left()).unwrap_or(0);
+        if self.all.load(Ordering::Relaxed) == 0 || bytes <= room {
             return Admission::Room;
         }
-        admission::decide(bytes, value, u64::try_from(self.left()).unwrap_or(0), self.least())
+        admission::decide(bytes, value, room, self.least())
     }
 
     /// What the next copy to leave is worth, if that is known.
     #[must_use]
     pub fn least(&self) -> Option<f64> {
-        Some(f64::from_bits(self.least.load(Ordering::Relaxed))).filter(|least| !least.is_nan())
+        // Not called under the lock: it takes locks of its own.
+        let least = self.least.read().clone();
+        least.map(|least| least())
     }
 
     /// Room for a copy of `bytes` whatever the file is worth: somebody asked for it.
@@ -196,7 +203,7 @@ mod tests {
         space.ask_with(Box::new(move || {
             count.fetch_add(1, Ordering::Relaxed);
         }));
-        space.publish(all, room, least);
+        space.publish(all, room, least.map(|least| -> Least { Arc::new(move || least) }));
         (space, asked)
     }
 

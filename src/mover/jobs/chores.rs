@@ -28,7 +28,7 @@ pub(crate) async fn run(context: &Arc<Context>) {
             tidy::look_at_mapped(context)?;
             describe_moved(context)?;
             save_heat(context)?;
-            evict::make_room(context);
+            evict::make_room(context, evict::Turn::Leave);
             Ok(())
         })
         .await;

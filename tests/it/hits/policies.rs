@@ -28,7 +28,6 @@ pub fn tierfs(trace: &Trace, slots: usize) -> f64 {
     let around = |_| Some(Around { names: u64::from(trace.largest_set), parent: None });
     let worth = |file: Ino| value(heat.rate(file), SIZE, Fetch::BLOB);
     let (mut hot, mut hits) = (HashSet::new(), 0);
-    let mut least = None;
     let mut candidates = Candidates::new(slots);
     for (at, open) in trace.opens.iter().enumerate() {
         clock.advance(Duration::from_secs(1));
@@ -38,8 +37,8 @@ pub fn tierfs(trace: &Trace, slots: usize) -> f64 {
             candidates = Candidates::new(slots);
             hot.iter().for_each(|file| candidates.offer(Worth::Usual(worth(*file)), *file));
             candidates.rank(|file| Worth::Usual(worth(*file)));
-            least = candidates.least().map(|worth| worth.value());
         }
+        let least = candidates.least().map(|(_, file)| worth(*file));
         if hot.contains(&file) {
             hits += 1;
             continue;
@@ -55,7 +54,6 @@ pub fn tierfs(trace: &Trace, slots: usize) -> f64 {
                     hot.remove(&other);
                     hot.insert(file);
                 }
-                least = candidates.least().map(|worth| worth.value());
             }
         }
     }
