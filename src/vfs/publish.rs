@@ -265,6 +265,11 @@ impl Vfs {
     /// A generation that began as a copy of one that is at home by now, and never changed, ends: the file is clean, and its staged bytes are a
     /// hot copy or go when nobody has them open.
     pub(super) fn end_unchanged(&self, ino: Ino) -> Result<bool> {
+        // From then on the staged file stands for what home has, and a copy that was only opened was never synced.
+        if let Some(staged) = self.newest(&self.catalog().inode(ino)?)?.iter().find(|replica| replica.staged)
+        {
+            self.stage(staged.tier)?.sync(&staged.name)?;
+        }
         let path = self.some_path(ino)?;
         self.catalog().end_unchanged(ino, &self.domain(&path, self.ids(ino)?))
     }
