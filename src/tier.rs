@@ -314,6 +314,15 @@ pub trait Upload: Send + Sync {
     /// As the tier says; a block can be sent again.
     async fn put_block(&self, index: u64, bytes: Bytes) -> Result<()>;
 
+    /// Makes what was sent durable, so that little is left for `commit`, during which others may wait. A tier where what was
+    /// sent is durable has nothing to do.
+    ///
+    /// # Errors
+    /// As the tier says.
+    async fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes blocks `0..blocks` the content of the key in one atomic step. A retry after a lost
     /// reply recognises its own earlier success by `attrs.write_id`.
     ///

@@ -1,6 +1,6 @@
 //! What every job of the mover works with.
 
-use crate::catalog::{Catalog, Defaults, Observed, Replica};
+use crate::catalog::{Catalog, Defaults, Observed, Place, Replica};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::heat::Heat;
@@ -191,6 +191,15 @@ impl Context {
     /// Runs `act`, which moves native names of `tier` and then their rows: a look in between would take them for gone.
     pub(crate) fn names_move<T>(&self, tier: TierId, act: impl FnOnce() -> Result<T>) -> Result<T> {
         within(&self.while_names_move, tier, act)
+    }
+
+    /// Whether a place is where it was when it was read: a rename takes a directory elsewhere with its place.
+    pub(crate) fn stands(&self, place: &Place) -> Result<bool> {
+        match self.catalog.place(place.id) {
+            Ok(now) => Ok(now.key == place.key),
+            Err(error) if error.kind() == Kind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Runs what may wait for a disk (system calls on a tier, synced catalog commits) off the runtime's threads.

@@ -353,6 +353,11 @@ impl<L: Layer> Upload for LayeredUpload<L> {
         self.layer.around(call(Operation::Upload, &self.key), &|_| self.inner.resume(content)).await
     }
 
+    async fn sync(&self) -> Result<()> {
+        // No request, so nothing to count or to repeat.
+        self.inner.sync().await
+    }
+
     async fn commit(&self, blocks: u64, attrs: &Attrs, condition: &Condition) -> Result<Version> {
         let call = write(Operation::Commit, &self.key, attrs, condition);
         self.layer.around(call, &|_| self.inner.commit(blocks, attrs, condition)).await

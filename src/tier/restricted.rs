@@ -191,6 +191,10 @@ impl Upload for RestrictedUpload {
         self.0.resume(content).await
     }
 
+    async fn sync(&self) -> Result<()> {
+        self.0.sync().await
+    }
+
     async fn commit(&self, blocks: u64, attrs: &Attrs, condition: &Condition) -> Result<Version> {
         self.0.commit(blocks, &poor(attrs), condition).await
     }

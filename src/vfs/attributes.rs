@@ -6,8 +6,9 @@ use super::{Caller, Vfs};
 use crate::catalog::Inode;
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Patience, Resident, Tier, Usage};
-use crate::types::{Attr, AttrChange, FileKind, Ids, Ino, Key, TimeChange, Timestamp};
-use std::collections::HashSet;
+use crate::types::{Attr, AttrChange, FileKind, Ids, Ino, Key, TierId, TimeChange, Timestamp};
+use parking_lot::RwLockReadGuard;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,7 +60,8 @@ impl Vfs {
         let ino = inode.attr.ino;
         let path = self.some_path(ino)?;
         let mut native = false;
-        for (resident, key, staged) in self.native_files(inode)? {
+        let still = self.names_stand_of(inode)?;
+        for (_, resident, key, staged) in self.native_files(inode)? {
             let change = if staged { times_of(&change) } else { change.clone() };
             native |= !staged;
             match resident.set_attr(&key, &change) {
@@ -67,6 +69,7 @@ impl Vfs {
                 other => other?,
             }
         }
+        drop(still);
         self.change_open_file(ino, &change)?;
         let before = inode.attr.ids();
         let after = Ids { uid: change.uid.unwrap_or(before.uid), gid: change.gid.unwrap_or(before.gid) };
@@ -85,7 +88,7 @@ impl Vfs {
 
     /// Every file of this machine that stands for the inode, and whether it is a stage file (whose
     /// owner and mode are ours).
-    fn native_files(&self, inode: &Inode) -> Result<Vec<(&dyn Resident, Key, bool)>> {
+    fn native_files(&self, inode: &Inode) -> Result<Vec<(TierId, &dyn Resident, Key, bool)>> {
         let ino = inode.attr.ino;
         let held: Vec<_> = if inode.attr.kind == FileKind::Directory {
             let places = self.catalog().places(ino)?;
@@ -97,8 +100,15 @@ impl Vfs {
         };
         Ok(held
             .into_iter()
-            .filter_map(|(tier, key, staged)| Some((self.resident(tier)?, key, staged)))
+            .filter_map(|(tier, key, staged)| Some((tier, self.resident(tier)?, key, staged)))
             .collect())
+    }
+
+    /// Until this is dropped, what the catalog says of the native keys of `inode` holds.
+    fn names_stand_of(&self, inode: &Inode) -> Result<Vec<RwLockReadGuard<'_, ()>>> {
+        let tiers: BTreeSet<TierId> = self.native_files(inode)?.into_iter().map(|(tier, ..)| tier).collect();
+        tiers.iter().try_for_each(|tier| self.may_ask(*tier))?;
+        Ok(self.native_names.stand_on(&tiers))
     }
 
     /// An unlinked file has no key any more, only what is open of it.

@@ -4,7 +4,7 @@ use crate::types::TierId;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Held shared by whoever compares a tier with the catalog, exclusively by a rename between its native moves and their rows.
+/// Held shared by whoever compares a tier with the catalog or goes to a file by the key that the catalog has for it, exclusively by a rename between its native moves and their rows.
 #[derive(Debug)]
 pub(super) struct NativeNames(BTreeMap<TierId, RwLock<()>>);
 
@@ -19,6 +19,11 @@ impl NativeNames {
     /// Until this is dropped no rename moves anything on `tier`. None for a tier that the config has no more: nothing moves there.
     pub(super) fn stand(&self, tier: TierId) -> Option<RwLockReadGuard<'_, ()>> {
         self.0.get(&tier).map(RwLock::read)
+    }
+
+    /// The same for several.
+    pub(super) fn stand_on(&self, tiers: &BTreeSet<TierId>) -> Vec<RwLockReadGuard<'_, ()>> {
+        tiers.iter().filter_map(|tier| self.stand(*tier)).collect()
     }
 
     /// Until this is dropped nobody compares any of `tiers` with the catalog, or moves anything there.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How often an open follows bytes that move while it looks for them.
-const MOVING_TARGET: usize = 3;
+pub(super) const MOVING_TARGET: usize = 3;
 
 /// Flag of an open by execve(2), which Linux passes on (`FMODE_EXEC` of linux/fs.h). It forbids opens for writing
 /// by itself, but sends one with `O_RDONLY | O_TRUNC` before it looks whether the file is being executed.
@@ -109,7 +109,7 @@ impl Vfs {
             },
             None => {
                 let ordinary = shared.as_ref().is_some_and(|open| !open.passes_through());
-                let (open, begun) = self.begin_writing(caller, shared, &inode, truncate)?;
+                let (open, begun) = self.follow_and_write(caller, shared, inode.clone(), truncate)?;
                 // The kernel allows one I/O mode an inode: the first open chose it.
                 if ordinary {
                     open.passthrough.store(false, Ordering::Relaxed);
@@ -194,8 +194,9 @@ impl Vfs {
         let mut opened = open(Looks::Known);
         for _ in 0..MOVING_TARGET {
             match &opened {
-                // The bytes moved on (staged → hot, an outside change) between the look and the open.
+                // The bytes moved on (staged → hot, another home, an outside change) between the look and the open.
                 Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {
+                    self.let_names_settle(ino)?;
                     opened = open(Looks::Known);
                 }
                 // Changed in place, by another program or a mapping that outlived its handles, since the last look.

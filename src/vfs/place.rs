@@ -141,19 +141,42 @@ impl Vfs {
         tier: TierId,
         make: impl Fn(&Key) -> Result<T>,
     ) -> Result<(Key, T)> {
-        let key = self.catalog().ensure_place(dir, tier)?.key.join(name)?;
-        match make(&key) {
+        match self.on_native_key(dir, name, tier, &make) {
             Err(error) if error.kind() == Kind::NotFound => {
                 self.make_directory(dir, tier)?;
-                let made = make(&key)?;
-                Ok((key, made))
+                self.on_native_key(dir, name, tier, make)
             }
             Err(error) if error.kind() == Kind::Exists && self.clear_leftover(dir, name, tier)? => {
-                let made = make(&key)?;
-                Ok((key, made))
+                self.on_native_key(dir, name, tier, make)
             }
-            other => other.map(|made| (key, made)),
+            other => other,
         }
+    }
+
+    /// Runs `make` on the native key of `name` while its directory can't be moved away from there.
+    fn on_native_key<T>(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        tier: TierId,
+        make: impl Fn(&Key) -> Result<T>,
+    ) -> Result<(Key, T)> {
+        self.may_ask(tier)?;
+        let _still = self.native_names.stand(tier);
+        let key = self.catalog().ensure_place(dir, tier)?.key.join(name)?;
+        let made = make(&key)?;
+        Ok((key, made))
+    }
+
+    /// Waits until nobody is between a native move of a file of `ino`, or of its directory, and the row that tells of it.
+    pub(super) fn let_names_settle(&self, ino: Ino) -> Result<()> {
+        for replica in self.catalog().replicas(ino)? {
+            if self.resident(replica.tier).is_some() {
+                self.may_ask(replica.tier)?;
+                drop(self.native_names.stand(replica.tier));
+            }
+        }
+        Ok(())
     }
 
     /// Gives what is under `key` the owner and mode that the catalog has.

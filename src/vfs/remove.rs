@@ -57,6 +57,11 @@ impl Vfs {
             if replica.name != name || !places.iter().any(|place| place.id == replica.place) {
                 continue;
             }
+            self.may_ask(replica.tier)?;
+            // What has moved away with its directory since is not gone.
+            let _still = self.native_names.stand(replica.tier);
+            let now = self.catalog().replica_at(replica.place, name)?;
+            let Some(replica) = now.filter(|now| now.ino == replica.ino) else { continue };
             if self.is_only_copy(inode, &replica)? {
                 continue;
             }
@@ -95,7 +100,13 @@ impl Vfs {
         let mut gone = Vec::new();
         for place in places.iter() {
             let Some(resident) = self.resident(place.tier) else { continue };
-            match resident.rmdir(&place.key) {
+            let _still = self.native_names.stand(place.tier);
+            let key = match self.catalog().place(place.id) {
+                // It has left the tier since.
+                Err(error) if error.kind() == Kind::NotFound => continue,
+                place => place?.key,
+            };
+            match resident.rmdir(&key) {
                 Err(error) if error.kind() != Kind::NotFound => {
                     self.restore(&inode, &gone);
                     return Err(error);

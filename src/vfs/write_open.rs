@@ -1,6 +1,6 @@
 //! Opening for writing: in place on a resident home, as a new generation on the stage elsewhere.
 
-use super::open::{lost, no_copy};
+use super::open::{MOVING_TARGET, lost, no_copy};
 use super::open_file::{Bytes, OpenFile, Place, content_of};
 use super::stage::{STAGE_MODE, set_mtime};
 use super::{Caller, Vfs};
@@ -33,8 +33,29 @@ pub(super) enum First {
 }
 
 impl Vfs {
+    /// The first writer of a file, whose bytes may move on while they are looked for.
+    pub(super) fn follow_and_write(
+        &self,
+        caller: &Caller,
+        shared: Option<Arc<OpenFile>>,
+        mut inode: Inode,
+        truncate: bool,
+    ) -> Result<Writing> {
+        let ino = inode.attr.ino;
+        for _ in 0..MOVING_TARGET {
+            match self.begin_writing(caller, shared.clone(), &inode, truncate) {
+                Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {
+                    self.let_names_settle(ino)?;
+                    inode = self.catalog().inode(ino)?;
+                }
+                other => return other,
+            }
+        }
+        self.begin_writing(caller, shared, &inode, truncate)
+    }
+
     /// The first writer of a file; `shared` is what readers have open of it.
-    pub(super) fn begin_writing(
+    fn begin_writing(
         &self,
         caller: &Caller,
         shared: Option<Arc<OpenFile>>,

@@ -65,93 +65,204 @@ pub(crate) async fn commit(
         other => other?,
     }
     failpoint::pass("commit_begun");
-    let version = match perform(context, inode, generation, target, &act, &attrs).await {
-        // Recorded before any program could open it at its new key.
-        Ok(_) if matches!(act, Act::Rename { .. }) => return Ok(()),
-        Ok(version) => version,
-        Err(error) => after_failure(context, inode, target, &act, &write_id, error).await?,
+    let act = Arc::new(act);
+    let done = match perform(context, inode, generation, target, &act, &attrs).await {
+        Ok(Some(done)) => done,
+        Ok(None) => return Ok(()),
+        Err(Halt::Failed(error)) => after_failure(context, inode, target, &act, &write_id, error).await?,
+        Err(later) => {
+            abort(context, target)?;
+            return Err(later);
+        }
     };
     failpoint::pass("committed_not_recorded");
-    record(context, inode, generation, target, version).await?;
+    record(context, inode, generation, target, done).await?;
     failpoint::pass("recorded_not_dropped");
     Ok(())
 }
 
-/// Does it on the tier.
+/// What an act made of the key.
+pub(super) struct Done {
+    version: Version,
+    native: Option<NativeId>,
+}
+
+impl Done {
+    pub(super) fn new(object: Object) -> Self {
+        Self { version: object.version, native: object.native }
+    }
+}
+
+/// Does it on the tier; none if it is recorded already.
+///
+/// A rename takes a native directory elsewhere at any time, so on a directory tier its name is looked at and the act done while none
+/// can: else the old directory would be made anew, and the file be where the catalog has it not.
 pub(super) async fn perform(
     context: &Arc<Context>,
     inode: &Inode,
     generation: Generation,
     target: &Target,
-    act: &Act,
+    act: &Arc<Act>,
     attrs: &Attrs,
-) -> Result<Version> {
-    let (tier, key) = (&target.tier, &target.key);
-    let condition = target.condition();
-    match act {
-        Act::Put { bytes, .. } => tier.put(key, bytes.clone(), attrs, &condition).await,
-        Act::Upload { upload, blocks } => upload.commit(*blocks, attrs, &condition).await,
-        Act::Special(special) => tier.put_special(key, special, attrs, &condition).await,
-        Act::Copy { from, version } => tier.copy(from, version, key, attrs, &condition).await,
-        Act::Attributes(version) => tier.set_attrs(key, version, attrs).await,
-        Act::Rename { from, staged, .. } => {
-            let (from, inode, staged) = (from.clone(), inode.clone(), staged.clone());
-            let (place, name) = (target.place.id, target.name.clone());
-            natively(context, target, move |context, resident, key| {
-                let ino = inode.attr.ino;
-                let rename = || {
-                    attrs::apply(context, &inode, resident, &from)?;
-                    check(resident, key, &condition)?;
-                    let mode = match condition {
-                        Condition::Absent => RenameMode::NoReplace,
-                        _ => RenameMode::Replace,
-                    };
-                    resident.rename(&from, key, mode)?;
-                    match staged {
-                        Some(_) => failpoint::pass("renamed_out_of_the_stage"),
-                        None => failpoint::pass("committed_not_recorded"),
-                    }
-                    let object = resident.stat(key)?;
-                    let (version, native) = (&object.version, object.native);
-                    context.catalog.commit_if(
-                        ino,
-                        generation,
-                        inode.attr_generation,
-                        place,
-                        &name,
-                        version,
-                        native,
-                    )
-                };
-                let out_of_the_stage = |staged: &Replica| {
-                    still_closed(context, &inode)?;
-                    rename()?;
-                    context.catalog.drop_replica(staged.place, &staged.name)?;
-                    // The bytes are gone from there, what describes them is not.
-                    context.stores.remove_staged(staged)
-                };
-                match &staged {
-                    Some(staged) => {
-                        let written = || Err(Error::new(Kind::Busy, "it is being written again"));
-                        context.unwritten(ino, || out_of_the_stage(staged)).unwrap_or_else(written)
-                    }
-                    // Whoever opens it meanwhile would look where it was; while it is written to, all share one descriptor.
-                    None => context.unwritten(ino, rename).unwrap_or_else(rename).map(drop),
-                }
-            })
-            .await
+) -> Flow<Option<Done>> {
+    match &**act {
+        Act::Rename { from, native_ino, staged } => {
+            let moving = Moving {
+                from: from.clone(),
+                native_ino: *native_ino,
+                staged: staged.clone(),
+                inode: inode.clone(),
+                generation,
+                target: target.clone(),
+            };
+            context.blocking(move |context| moving.run(context)).await?.ok_or(Halt::Again)?;
+            Ok(None)
         }
         Act::Link { from, .. } => {
-            let from = from.clone();
-            natively(context, target, move |_, resident, key| {
+            let (from, condition) = (from.clone(), target.condition());
+            let link = move |_: &Context, resident: &dyn Resident, key: &Key| {
+                make_parents(resident, key)?;
                 check(resident, key, &condition)?;
                 if matches!(condition, Condition::Matches(_)) {
                     resident.unlink(key)?;
                 }
-                resident.link(&from, key)
-            })
-            .await
+                resident.link(&from, key)?;
+                sync_parent(resident, key)?;
+                resident.stat(key).map(Done::new)
+            };
+            where_it_stands(context, target, link).await.map(Some)
         }
+        _ if target.tier.resident().is_some() => {
+            let (act, attrs, tier) = (Arc::clone(act), attrs.clone(), Arc::clone(&target.tier));
+            let condition = target.condition();
+            let publish = move |context: &Context, resident: &dyn Resident, key: &Key| {
+                let published = publish(tier.as_ref(), key, &act, &attrs, &condition);
+                let version = context.runtime.block_on(published)?;
+                Ok(Done { version, native: resident.stat(key)?.native })
+            };
+            where_it_stands(context, target, publish).await.map(Some)
+        }
+        act => {
+            let condition = target.condition();
+            let version = publish(target.tier.as_ref(), &target.key, act, attrs, &condition).await?;
+            Ok(Some(Done { version, native: None }))
+        }
+    }
+}
+
+/// Does what any tier can.
+async fn publish(
+    tier: &dyn Tier,
+    key: &Key,
+    act: &Act,
+    attrs: &Attrs,
+    condition: &Condition,
+) -> Result<Version> {
+    match act {
+        Act::Put { bytes, .. } => tier.put(key, bytes.clone(), attrs, condition).await,
+        Act::Upload { upload, blocks } => upload.commit(*blocks, attrs, condition).await,
+        Act::Special(special) => tier.put_special(key, special, attrs, condition).await,
+        Act::Copy { from, version } => tier.copy(from, version, key, attrs, condition).await,
+        Act::Attributes(version) => tier.set_attrs(key, version, attrs).await,
+        Act::Rename { .. } | Act::Link { .. } => Err(Kind::Unsupported.into()),
+    }
+}
+
+/// Runs `act` on a directory tier while no rename can take the target's directory elsewhere; later if one has.
+pub(crate) async fn where_it_stands<T: Send + 'static>(
+    context: &Arc<Context>,
+    target: &Target,
+    act: impl FnOnce(&Context, &dyn Resident, &Key) -> Result<T> + Send + 'static,
+) -> Flow<T> {
+    let target = target.clone();
+    let act = move |context: &Context| {
+        context.names_stand(target.place.tier, || at_its_place(context, &target, act))
+    };
+    context.blocking(act).await?.ok_or(Halt::Again)
+}
+
+/// Runs `act` if the target's directory is where it was.
+fn at_its_place<T>(
+    context: &Context,
+    target: &Target,
+    act: impl FnOnce(&Context, &dyn Resident, &Key) -> Result<T>,
+) -> Result<Option<T>> {
+    if !context.stands(&target.place)? {
+        return Ok(None);
+    }
+    act(context, resident(target.tier.as_ref())?, &target.key).map(Some)
+}
+
+/// A native rename of a file to its target.
+struct Moving {
+    from: Key,
+    native_ino: u64,
+    /// The row it has in the stage, if it leaves that.
+    staged: Option<Replica>,
+    inode: Inode,
+    generation: Generation,
+    target: Target,
+}
+
+impl Moving {
+    /// None if the target's directory has gone elsewhere.
+    fn run(&self, context: &Context) -> Result<Option<()>> {
+        let ino = self.inode.attr.ino;
+        match &self.staged {
+            Some(staged) => {
+                let written = || Err(Error::new(Kind::Busy, "it is being written again"));
+                context.unwritten(ino, || self.leave_the_stage(context, staged)).unwrap_or_else(written)
+            }
+            // Whoever opens it meanwhile would look where it was; while it is written to, all share one descriptor.
+            None => context.unwritten(ino, || self.rename(context)).unwrap_or_else(|| self.rename(context)),
+        }
+    }
+
+    fn leave_the_stage(&self, context: &Context, staged: &Replica) -> Result<Option<()>> {
+        still_closed(context, &self.inode)?;
+        let Some(()) = self.rename(context)? else { return Ok(None) };
+        context.catalog.drop_replica(staged.place, &staged.name)?;
+        // The bytes are gone from there, what describes them is not.
+        context.stores.remove_staged(staged).map(Some)
+    }
+
+    fn rename(&self, context: &Context) -> Result<Option<()>> {
+        let rename =
+            |context: &Context, resident: &dyn Resident, key: &Key| self.rename_to(context, resident, key);
+        context.names_move(self.target.place.tier, || at_its_place(context, &self.target, rename))
+    }
+
+    fn rename_to(&self, context: &Context, resident: &dyn Resident, key: &Key) -> Result<()> {
+        // A rename of its directory may have brought something else there since.
+        if resident.stat(&self.from)?.native.map(|native| native.ino) != Some(self.native_ino) {
+            return Err(Error::new(Kind::Changed, format!("{} is another file now", self.from)));
+        }
+        let condition = self.target.condition();
+        make_parents(resident, key)?;
+        attrs::apply(context, &self.inode, resident, &self.from)?;
+        check(resident, key, &condition)?;
+        let mode = match condition {
+            Condition::Absent => RenameMode::NoReplace,
+            _ => RenameMode::Replace,
+        };
+        resident.rename(&self.from, key, mode)?;
+        match self.staged {
+            Some(_) => failpoint::pass("renamed_out_of_the_stage"),
+            None => failpoint::pass("committed_not_recorded"),
+        }
+        sync_parent(resident, key)?;
+        let (object, inode, target) = (resident.stat(key)?, &self.inode, &self.target);
+        // Recorded before any program can open it at its new key.
+        context.catalog.commit_if(
+            inode.attr.ino,
+            self.generation,
+            inode.attr_generation,
+            target.place.id,
+            &target.name,
+            &object.version,
+            object.native,
+        )?;
+        Ok(())
     }
 }
 
@@ -165,26 +276,6 @@ fn still_closed(context: &Context, inode: &Inode) -> Result<()> {
     Ok(())
 }
 
-/// Runs `act` on the resident side of the target's tier and makes its directory durable.
-async fn natively(
-    context: &Arc<Context>,
-    target: &Target,
-    act: impl FnOnce(&Context, &dyn Resident, &Key) -> Result<()> + Send + 'static,
-) -> Result<Version> {
-    let (tier, key) = (Arc::clone(&target.tier), target.key.clone());
-    context
-        .blocking(move |context| {
-            let resident = resident(tier.as_ref())?;
-            make_parents(resident, &key)?;
-            act(context, resident, &key)?;
-            if let Some((parent, _)) = key.split() {
-                resident.sync_directory(&parent)?;
-            }
-            Ok(resident.stat(&key)?.version)
-        })
-        .await
-}
-
 pub(crate) fn resident(tier: &dyn Tier) -> Result<&dyn Resident> {
     tier.resident().ok_or_else(|| {
         Error::new(Kind::Unsupported, format!("tier {} is not a directory of this machine", tier.name()))
@@ -194,6 +285,10 @@ pub(crate) fn resident(tier: &dyn Tier) -> Result<&dyn Resident> {
 /// Makes the directories above `key`.
 pub(crate) fn make_parents(resident: &dyn Resident, key: &Key) -> Result<()> {
     key.split().map_or(Ok(()), |(parent, _)| resident.ensure_directory(&parent))
+}
+
+fn sync_parent(resident: &dyn Resident, key: &Key) -> Result<()> {
+    key.split().map_or(Ok(()), |(parent, _)| resident.sync_directory(&parent))
 }
 
 fn check(resident: &dyn Resident, key: &Key, condition: &Condition) -> Result<()> {
@@ -222,7 +317,7 @@ async fn after_failure(
     act: &Act,
     write_id: &str,
     error: Error,
-) -> Flow<Version> {
+) -> Flow<Done> {
     if outcome_is_unknown(error.kind()) {
         // The row keeps the write id; the next try asks the tier.
         return Err(error.into());
@@ -233,10 +328,10 @@ async fn after_failure(
     }
     match target.tier.head(&target.key).await {
         Ok(object) if is_ours(&object, write_id) || looks_ours(target.tier.as_ref(), inode, &object) => {
-            Ok(object.version)
+            Ok(Done::new(object))
         }
         Ok(object) if inode.attr.kind == FileKind::Directory && object.kind == FileKind::Directory => {
-            Ok(object.version)
+            Ok(Done::new(object))
         }
         // The target is as expected: then it is the source that is not.
         Ok(object) if target.condition() == Condition::Matches(object.version.clone()) => {
@@ -299,29 +394,22 @@ fn looks_ours(tier: &dyn Tier, inode: &Inode, object: &Object) -> bool {
         && object.attrs.mtime == Some(inode.attr.mtime)
 }
 
-/// Writes down that the target holds `generation` in `version`.
+/// Writes down that the target holds `generation` as it was done.
 pub(super) async fn record(
     context: &Arc<Context>,
     inode: &Inode,
     generation: Generation,
     target: &Target,
-    version: Version,
+    done: Done,
 ) -> Flow<()> {
     let (ino, attr_generation) = (inode.attr.ino, inode.attr_generation);
-    let (tier, place, name, key) =
-        (Arc::clone(&target.tier), target.place.id, target.name.clone(), target.key.clone());
-    context
-        .blocking(move |context| {
-            let native = native_id(tier.as_ref(), &key)?;
-            context.catalog.commit_if(ino, generation, attr_generation, place, &name, &version, native)?;
-            Ok(())
-        })
-        .await?;
+    let (place, name) = (target.place.id, target.name.clone());
+    let record = move |context: &Context| {
+        let Done { version, native } = &done;
+        context.catalog.commit_if(ino, generation, attr_generation, place, &name, version, *native)
+    };
+    context.blocking(record).await?;
     Ok(())
-}
-
-fn native_id(tier: &dyn Tier, key: &Key) -> Result<Option<NativeId>> {
-    tier.resident().map_or(Ok(None), |resident| Ok(resident.stat(key)?.native))
 }
 
 /// Learns the outcome of a commit whose reply never came.

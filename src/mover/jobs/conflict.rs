@@ -1,9 +1,11 @@
 //! What to do when a tier is not as the catalog thought: look, and keep both versions.
 
 use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing};
-use crate::error::{Kind, Result};
+use crate::error::Result;
 use crate::mover::context::Context;
+use crate::mover::flush::found;
 use crate::mover::jobs::Flow;
+use crate::mover::jobs::commit::resident;
 use crate::mover::jobs::subject::Target;
 use crate::mover::status::Counters;
 use crate::policy::aside::conflict_name;
@@ -15,12 +17,36 @@ use std::sync::Arc;
 /// Looks at one name on a tier and merges what is there.
 pub(crate) async fn look_at(context: &Arc<Context>, place: &Place, name: &[u8]) -> Flow<Observed> {
     let tier = context.tier(place.tier)?;
+    if tier.resident().is_some() {
+        let (place, name) = (place.clone(), name.to_vec());
+        return Ok(context.blocking(move |context| look_at_native(context, &place, &name)).await?);
+    }
     let began = context.clock.wall();
-    let entry = match tier.head(&place.key.join(name)?).await {
-        Ok(object) => Some(Entry { name: name.to_vec(), object }),
-        Err(error) if error.kind() == Kind::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
+    let object = found(tier.head(&place.key.join(name)?).await)?;
+    Ok(merge(context, place, name, object, began)?)
+}
+
+/// The same on a directory tier: while no rename takes the directory elsewhere, for what is not under its old key is not gone.
+fn look_at_native(context: &Context, place: &Place, name: &[u8]) -> Result<Observed> {
+    let tier = context.tier(place.tier)?;
+    let resident = resident(tier.as_ref())?;
+    context.names_stand(place.tier, || {
+        let began = context.clock.wall();
+        let Some(place) = found(context.catalog.place(place.id))? else { return Ok(Observed::default()) };
+        let object = found(resident.stat(&place.key.join(name)?))?;
+        merge(context, &place, name, object, began)
+    })
+}
+
+fn merge(
+    context: &Context,
+    place: &Place,
+    name: &[u8],
+    object: Option<Object>,
+    began: Timestamp,
+) -> Result<Observed> {
+    let tier = context.tier(place.tier)?;
+    let entry = object.map(|object| Entry { name: name.to_vec(), object });
     let standing = |entry| standing(context, place, entry).map(|standing| Found { entry, standing });
     let found = entry.iter().map(standing).collect::<Result<_>>()?;
     let observed = context.catalog.observe(&Observation {

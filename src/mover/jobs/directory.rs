@@ -10,10 +10,10 @@ use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
-use crate::mover::jobs::commit::{Act, commit, make_parents, resident};
+use crate::mover::jobs::commit::{Act, commit, make_parents, resident, where_it_stands};
 use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, attrs, conflict, delete, prefix, reconcile, relocate, tidy};
-use crate::tier::{RenameMode, Resident, Special};
+use crate::tier::{RenameMode, Resident, Special, Tier};
 use crate::types::{FileKind, Ino, Key};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -136,9 +136,12 @@ async fn move_whole(context: &Arc<Context>, subject: &Subject, domain: &str) -> 
         if context.catalog.native_place(subject.ino(), place.tier)?.is_some() {
             continue;
         }
-        let (to, name) = (parent.key.join(&name.name)?, name.name.clone());
+        let (on, to, name) = (parent.tier, parent.key.join(&name.name)?, name.name.clone());
         let rename = move |context: &Context| {
             let resident = resident(tier.as_ref())?;
+            if !context.stands(&place)? || !context.stands(&parent)? {
+                return Ok(());
+            }
             make_parents(resident, &to)?;
             match resident.rename(&place.key, &to, RenameMode::NoReplace) {
                 // Done by an earlier try, or never made natively.
@@ -149,7 +152,6 @@ async fn move_whole(context: &Arc<Context>, subject: &Subject, domain: &str) -> 
             failpoint::pass("directory_moved_not_recorded");
             context.catalog.move_place(place.id, parent.id, &name)
         };
-        let on = parent.tier;
         context.blocking(move |context| context.names_move(on, || rename(context))).await?;
     }
     Ok(())
@@ -162,8 +164,8 @@ pub(crate) async fn settle(context: &Arc<Context>, dir: Ino, domain: &str) -> Fl
         let tier = context.tier(place.tier)?;
         if tier.resident().is_some() {
             delete_doomed(context, &place).await?;
-            let key = place.key.clone();
-            context.blocking(move |_| remove_empty(resident(tier.as_ref())?.rmdir(&key))).await?;
+            let left = place.clone();
+            context.blocking(move |context| leave(context, tier.as_ref(), &left)).await?;
         }
         // Keys in it on other tiers that were deleted meanwhile wait for their own steps.
         context.catalog.give_up_place(place.id)?;
@@ -187,6 +189,13 @@ async fn delete_doomed(context: &Arc<Context>, place: &Place) -> Flow<()> {
             next => from = next,
         }
     }
+}
+
+/// Removes the native directory at a place that is left, unless a rename has put another there.
+fn leave(context: &Context, tier: &dyn Tier, place: &Place) -> Result<()> {
+    context.names_stand(place.tier, || {
+        if context.stands(place)? { remove_empty(resident(tier)?.rmdir(&place.key)) } else { Ok(()) }
+    })
 }
 
 fn remove_empty(result: Result<()>) -> Result<()> {
@@ -232,16 +241,14 @@ fn is_directory(resident: &dyn Resident, key: &Key) -> Result<()> {
 /// A real directory has no row but its place.
 async fn make_native(context: &Arc<Context>, subject: &Subject, target: &Target, domain: &str) -> Flow<()> {
     prefix::native(context, subject.ino(), target.place.tier, domain).await?;
-    let (tier, key, inode) = (Arc::clone(&target.tier), target.key.clone(), subject.inode.clone());
-    let make = move |context: &Context| {
-        let resident = resident(tier.as_ref())?;
-        make_parents(resident, &key)?;
-        match resident.mkdir(&key, inode.attr.mode) {
-            Err(error) if error.kind() == Kind::Exists => is_directory(resident, &key)?,
+    let inode = subject.inode.clone();
+    where_it_stands(context, target, move |context, resident, key| {
+        make_parents(resident, key)?;
+        match resident.mkdir(key, inode.attr.mode) {
+            Err(error) if error.kind() == Kind::Exists => is_directory(resident, key)?,
             other => other?,
         }
-        attrs::apply(context, &inode, resident, &key)
-    };
-    context.blocking(make).await?;
-    Ok(())
+        attrs::apply(context, &inode, resident, key)
+    })
+    .await
 }

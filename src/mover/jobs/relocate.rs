@@ -138,8 +138,12 @@ pub(crate) async fn clear_directory(context: &Arc<Context>, target: &Target) -> 
     let moved = context.catalog.moved_place(place.tier)?;
     let name = format!("{owner}-{}", place.id.0).into_bytes();
     let (tier, from, to) = (Arc::clone(&target.tier), place.key.clone(), moved.key.join(&name)?);
+    let on = place.tier;
     let aside = move |context: &Context| {
         let resident = resident(tier.as_ref())?;
+        if !context.stands(&place)? {
+            return Ok(());
+        }
         make_parents(resident, &to)?;
         match resident.rename(&from, &to, RenameMode::NoReplace) {
             // Done by an earlier try.
@@ -148,7 +152,6 @@ pub(crate) async fn clear_directory(context: &Arc<Context>, target: &Target) -> 
         }
         context.catalog.move_place(place.id, moved.id, &name)
     };
-    let on = place.tier;
     context.blocking(move |context| context.names_move(on, || aside(context))).await?;
     Ok(true)
 }

@@ -5,7 +5,7 @@ use crate::catalog::{Inode, PlaceId, Step};
 use crate::error::{Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::flush::found;
-use crate::mover::jobs::commit::{is_ours, perform, record};
+use crate::mover::jobs::commit::{Done, is_ours, perform, record};
 use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, attrs, outcome_is_unknown, preserved, resolve, upload};
 use crate::mover::status::Counters;
@@ -61,17 +61,18 @@ async fn bring(context: &Arc<Context>, inode: &Inode, generation: Generation, ta
     let source = replicas.into_iter().find(|replica| replica.staged && replica.generation == generation);
     let Some(source) = source.filter(|_| !is_done(target)) else { return Ok(0) };
     let sealed = Arc::new(upload::seal(context, &source).await?);
-    let act = upload::send(context, &sealed, target).await?;
+    let act = Arc::new(upload::send(context, &sealed, target).await?);
     let told = attrs::of(context, inode, generation, target.tier.as_ref(), &write_id)?;
     let (place, name, id) = (target.place.id, target.name.clone(), write_id.clone());
     if !context.blocking(move |context| context.catalog.begin_replaced(place, &name, &id)).await? {
         return Ok(0);
     }
-    let version = match perform(context, inode, generation, target, &act, &told).await {
-        Ok(version) => version,
-        Err(error) if outcome_is_unknown(error.kind()) => return Err(error.into()),
-        Err(error) => match target.tier.head(&target.key).await {
-            Ok(object) if is_ours(&object, &write_id) => object.version,
+    let done = match perform(context, inode, generation, target, &act, &told).await {
+        Ok(Some(done)) => done,
+        Ok(None) => return Ok(sealed.size),
+        Err(Halt::Failed(error)) if outcome_is_unknown(error.kind()) => return Err(error.into()),
+        Err(Halt::Failed(error)) => match target.tier.head(&target.key).await {
+            Ok(object) if is_ours(&object, &write_id) => Done::new(object),
             Err(unknown) if unknown.kind() != Kind::NotFound => return Err(unknown.into()),
             // Home was changed by others: whoever has the name now finds that too, and keeps both.
             _ => {
@@ -80,8 +81,12 @@ async fn bring(context: &Arc<Context>, inode: &Inode, generation: Generation, ta
                 return Ok(0);
             }
         },
+        Err(later) => {
+            context.catalog.abort_commit(target.place.id, &target.name)?;
+            return Err(later);
+        }
     };
-    record(context, inode, generation, target, version).await?;
+    record(context, inode, generation, target, done).await?;
     Counters::add(&context.counters.committed_files, 1);
     Counters::add(&context.counters.committed_bytes, sealed.size);
     Ok(sealed.size)

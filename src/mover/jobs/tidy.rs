@@ -86,7 +86,7 @@ async fn in_use(context: &Arc<Context>, subject: &Subject, stray: &Replica) -> F
     };
     let (written, version) = context.blocking(look).await?;
     if written {
-        let text = format!("{} is still written to by a program of an earlier mount", stray.key);
+        let text = format!("{} is still open or mapped for writing", stray.key);
         return Err(Error::new(Kind::Busy, text).into());
     }
     // One file with several names is in another version with each name that comes or goes.

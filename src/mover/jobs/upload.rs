@@ -197,6 +197,7 @@ pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &
     let upload: Arc<dyn Upload> = target.tier.upload(&target.key, sealed.size).await?.into();
     failpoint::pass("upload_begun");
     let blocks = send_blocks(context, sealed, &upload).await?;
+    upload.sync().await?;
     failpoint::pass("blocks_sent");
     Ok(Act::Upload { upload, blocks })
 }

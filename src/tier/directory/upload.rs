@@ -58,6 +58,11 @@ impl Upload for DirectoryUpload {
         blocking(move || shared.write(index, &bytes)).await
     }
 
+    async fn sync(&self) -> Result<()> {
+        let shared = Arc::clone(&self.0);
+        blocking(move || Ok(shared.file.sync_all()?)).await
+    }
+
     async fn commit(&self, blocks: u64, attrs: &Attrs, condition: &Condition) -> Result<Version> {
         let (shared, attrs, condition) = (Arc::clone(&self.0), attrs.clone(), condition.clone());
         blocking(move || shared.commit(blocks, &attrs, &condition)).await

@@ -3,8 +3,7 @@
 use crate::support::{BOTH, Map, Mode, Mount, Tiers, noise, tool};
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -36,13 +35,15 @@ const SIZE: usize = 300_000;
 const FSX: &str =
     "flen = 262144\n[opsize]\nmax = 65536\n[weights]\nclose_open = 3.0\ninvalidate = 1.0\nfsync = 0.1\n";
 
-fn fsx(directory: &Path, seed: u64) -> Output {
+/// The directory is renamed meanwhile, so it is entered by its descriptor.
+fn fsx(directory: &OwnedFd, seed: u64) -> Output {
     let own = tempfile::tempdir().expect("a temporary directory");
     let config = own.path().join("fsx.toml");
     fs::write(&config, FSX).expect("a config");
     let mut command = Command::new(tool("fsx"));
     command.args(["-N", "3000", "-S", &seed.to_string(), "-P"]).arg(own.path()).arg("-f").arg(&config);
-    command.arg("fsx").current_dir(directory).stdin(Stdio::null()).output().expect("fsx")
+    let entered = format!("/proc/{}/fd/{}", std::process::id(), directory.as_raw_fd());
+    command.arg("fsx").current_dir(entered).stdin(Stdio::null()).output().expect("fsx")
 }
 
 fn open(directory: &OwnedFd, name: &str) -> File {
@@ -71,6 +72,15 @@ fn read_all(directory: &OwnedFd, done: &AtomicBool, rounds: &AtomicU64) {
     }
 }
 
+/// The readers end with the loop, also when that fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn moves_under_load(mode: Mode) {
     let tiers = Tiers::with_azurite();
     let mount = Mount::of(&tiers).mode(mode).rules(RULES).default_revalidate().start();
@@ -79,13 +89,14 @@ fn moves_under_load(mode: Mode) {
     fs::create_dir(&at).expect("mkdir");
     (0..FILES).for_each(|file| fs::write(at.join(format!("f{file}")), noise(file, SIZE)).expect("a write"));
     let directory = OwnedFd::from(File::open(&at).expect("the directory"));
-    let (done, rounds, inside) = (AtomicBool::new(false), AtomicU64::new(0), at.clone());
+    let (done, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut moved = 0;
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| read_all(&directory, &done, &rounds));
         }
-        let mut writer = Some(scope.spawn(move || fsx(&inside, 1)));
+        let _end = Ends(&done);
+        let mut writer = Some(scope.spawn(|| fsx(&directory, 1)));
         let mut runs = 1;
         loop {
             let next = mount.path(HOMES[moved % HOMES.len()]).join("work");
@@ -105,11 +116,10 @@ fn moves_under_load(mode: Mode) {
                     break;
                 }
                 runs += 1;
-                let inside = at.clone();
-                writer = Some(scope.spawn(move || fsx(&inside, runs)));
+                let (directory, seed) = (&directory, runs);
+                writer = Some(scope.spawn(move || fsx(directory, seed)));
             }
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert!(moved > 3 && rounds.load(Ordering::Relaxed) > 3, "{moved} moves, {rounds:?} rounds");
     println!(
