@@ -133,6 +133,6 @@ fn moves_under_load(mode: Mode) {
 }
 
 #[test]
-fn soak_files_move_between_all_tiers_under_fsx_readers_and_mappers() {
+fn full_files_move_between_all_tiers_under_fsx_readers_and_mappers() {
     BOTH.into_iter().for_each(moves_under_load);
 }

@@ -169,6 +169,31 @@ async fn a_file_follows_its_home_from_blob_to_scratch_and_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_file_comes_into_a_directory_that_is_renamed_meanwhile() {
+    for size in [3, 9_000_000] {
+        let world = World::new().await;
+        let (gate, bytes) = (Gate::default(), vec![1; size]);
+        world.native("native/old/x", b"there");
+        world.write("f", &bytes);
+        world.flush().await;
+        world.rename("f", "native/old/f", RenameMode::Replace);
+        world.faults.once(Operation::Read, Fault::Hang(gate.clone()));
+        let meanwhile = async {
+            gate.reached(1).await;
+            world.rename_natively("native/old", "native/new");
+            gate.open();
+        };
+        tokio::join!(world.mover().flush(FlushScope::All, HOUR), meanwhile).0.unwrap();
+        world.flush().await;
+        assert!(!world.root.join("native/old").exists(), "the old directory was made again");
+        assert_eq!(std::fs::read(world.root.join("native/new/f")).unwrap(), bytes);
+        assert_eq!(std::fs::read(world.root.join("native/new/x")).unwrap(), b"there");
+        assert_eq!(world.files().await, tree([]));
+        world.assert_clean("native/new/f");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_replaced_file_that_is_still_written_does_not_come_back() {
     let world = World::new().await;
     world.native("native/f", b"old");

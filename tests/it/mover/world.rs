@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tierfs::catalog::{
-    Catalog, Content, Defaults, Inode, Location, NewBytes, NewInode, RenamePlan, Replica, WriteState, Writers,
+    Catalog, Content, Defaults, Inode, Location, MoveEffect, NativeMove, NewBytes, NewInode, RenamePlan,
+    Replica, WriteState, Writers,
 };
 use tierfs::clock::Clock;
 use tierfs::data::{HotStore, MemoryBudget, Owner, StageStore};
@@ -387,9 +388,32 @@ impl World {
     }
 
     pub fn rename(&self, from: &str, to: &str, mode: RenameMode) {
+        self.rename_with(from, to, mode, vec![]);
+    }
+
+    /// A directory on the directory tier, which is moved there in the same call.
+    pub fn rename_natively(&self, from: &str, to: &str) {
+        let (key, new_key) = (Key::parse(from).unwrap(), Key::parse(to).unwrap());
+        let native_ino = self.stat(from).native.unwrap().ino;
+        self.rename_with(
+            from,
+            to,
+            RenameMode::NoReplace,
+            vec![NativeMove {
+                tier: self.scratch_id,
+                from: key,
+                to: new_key,
+                exchange: false,
+                native_ino,
+                effect: MoveEffect::PlaceToName,
+            }],
+        );
+    }
+
+    fn rename_with(&self, from: &str, to: &str, mode: RenameMode, moves: Vec<NativeMove>) {
         let ((parent, name), (new_parent, new_name)) = (self.parent(from), self.parent(to));
         let domain = Some(self.domain(to));
-        let (moves, writers, now) = (vec![], self.writers, self.now());
+        let (writers, now) = (self.writers, self.now());
         let moves_directory = self.lookup(from).is_some_and(|inode| inode.attr.kind == FileKind::Directory);
         let domains = rules(self.scratch_id, self.blob_id);
         let (source, target) = (Key::parse(from).unwrap(), Key::parse(to).unwrap());
@@ -416,6 +440,10 @@ impl World {
             now,
         };
         let intent = self.catalog.begin_rename(&plan).unwrap();
+        for step in &plan.moves {
+            let at = |key: &Key| self.root.join(key.as_path());
+            std::fs::rename(at(&step.from), at(&step.to)).unwrap();
+        }
         let renamed = self.catalog.finish_rename(intent, &plan).unwrap();
         if let Some(lost) = renamed.replaced.filter(|lost| lost.nlink == 0) {
             self.forget(lost.ino);
