@@ -13,7 +13,9 @@ mod layer;
 mod limit;
 mod memory;
 mod meter;
+mod pace;
 mod patience;
+mod rate;
 mod restricted;
 mod retry;
 mod table;
@@ -22,10 +24,12 @@ pub use content_id::ContentId;
 pub use directory::{DirectoryKind, DirectoryOptions, DirectoryTier, Mark, Writing};
 pub use fault::{Fault, FaultLayer, Faults, Gate};
 pub use layer::{Attempt, Call, Layer, Layered, Operation, Reopen, Repeat, Turn};
-pub use limit::{Limit, Limits, UploadRate};
+pub use limit::{Limit, Limits};
 pub use memory::MemoryTier;
 pub use meter::{BUCKETS, Meter, OperationCounts, TierMeter};
+pub use pace::{Pace, Paced, Piece};
 pub use patience::Patience;
+pub use rate::Rate;
 pub use restricted::Restricted;
 pub use retry::{Breaker, Retry, RetryPolicy};
 pub use table::Tiers;
@@ -39,6 +43,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a tier can hold and do.
@@ -274,6 +279,21 @@ pub trait Tier: Send + Sync + std::fmt::Debug {
 
     /// The same tier as files of this machine, if it is one.
     fn resident(&self) -> Option<&dyn Resident>;
+
+    /// The pace of background work on it, if it has one.
+    fn pace(&self) -> Option<&Arc<Pace>> {
+        None
+    }
+}
+
+impl dyn Tier {
+    /// Waits until a piece of background work may begin that moves so many bytes with one call.
+    pub async fn begin_piece(&self, bytes: u64) -> Option<Piece> {
+        match self.pace() {
+            Some(pace) => Some(pace.begin(bytes).await),
+            None => None,
+        }
+    }
 }
 
 /// What [`Tier::put_special`] makes.

@@ -54,6 +54,8 @@ pub enum Unit {
     Price,
     /// Bytes with a unit.
     Size,
+    /// A number of things.
+    Count,
     /// A share of a whole.
     Percent,
     /// A duration with a unit.
@@ -86,6 +88,7 @@ impl Unit {
             Self::Address => "port, or address with port (`\"127.0.0.1:9123\"`)".into(),
             Self::Price => "dollars (`\"0.0208\"`)".into(),
             Self::Size => "size (`\"512MiB\"`)".into(),
+            Self::Count => "whole number (`\"500\"`)".into(),
             Self::Percent => "percent (`\"85%\"`)".into(),
             Self::Duration => "duration (`\"10m\"`)".into(),
             Self::Tier => "tier".into(),
@@ -119,6 +122,7 @@ impl Unit {
             Self::Address => "\"127.0.0.1:9123\"",
             Self::Price => "\"0.0208\"",
             Self::Size => "\"512MiB\"",
+            Self::Count => "\"500\"",
             Self::Percent => "\"85%\"",
             Self::Duration => "\"10m\"",
             Self::Tier => "\"scratch\"",
@@ -179,6 +183,8 @@ const RELOADED: &[(SectionKind, &str)] = &[
     (Tier, "high_water"),
     (Tier, "low_water"),
     (Tier, "upload_max"),
+    (Tier, "move_max"),
+    (Tier, "move_calls_max"),
     (Tier, "revalidate"),
 ];
 
@@ -266,6 +272,10 @@ pub const KEYS: &[KeyInfo] = &[
         "where new blobs are stored; cool and cold ones cost for at least 30 and 90 days, so not for checkpoints that live shorter"),
     key(Tier, "upload_max", BlobTiers, Unit::Size, Text("unlimited"),
         "bytes a second that are sent there, all uploads of this mount together"),
+    key(Tier, "move_max", All, Unit::Size, Text("unlimited"),
+        "bytes a second that background work (hot copies, files that change their home) moves from or to the tier; closed files on their way home are not limited by it"),
+    key(Tier, "move_calls_max", All, Unit::Count, Text("unlimited"),
+        "calls a second that background work makes there"),
     key(Tier, "revalidate", All, Unit::Duration, Depends("local, lustre: 1s; azure-files: 30s; blob: 60s"),
         "how long changes by other tools may stay unseen; \"never\" for immutable data"),
     key(Tier, "deadline", All, Unit::Duration, Text("60s"),

@@ -85,6 +85,18 @@ pub(super) fn size_or_unlimited(text: &str) -> Result<Option<u64>, String> {
     if text == "unlimited" { Ok(None) } else { size(text).map(Some) }
 }
 
+/// `500`, or `unlimited`.
+pub(super) fn count_or_unlimited(text: &str) -> Result<Option<u64>, String> {
+    match text.parse() {
+        _ if text == "unlimited" => Ok(None),
+        Ok(count @ 1_u64..) => Ok(Some(count)),
+        _ => {
+            Err("is not a number of calls; write a whole number above 0, like \"500\", or \"unlimited\""
+                .into())
+        }
+    }
+}
+
 /// `85%`.
 pub(super) fn percent(text: &str) -> Result<Percent, String> {
     let number = text.strip_suffix('%').map(str::trim_end);

@@ -17,7 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::task::AbortHandle;
 
 /// Rounds of waiting before a read goes around the cache (which then is too small for its readers).
@@ -74,6 +74,8 @@ pub(super) struct Feed {
     streams: Arc<Streams>,
     fill: RwLock<Option<Arc<Fill>>>,
     state: Mutex<State>,
+    /// Told when a reader waits for what only the hot copy wanted.
+    hurry: Notify,
 }
 
 impl Feed {
@@ -88,7 +90,14 @@ impl Feed {
             begun: false,
             completion: None,
         };
-        Arc::new(Self { id: source.id(), source, streams, fill: RwLock::default(), state: Mutex::new(state) })
+        Arc::new(Self {
+            id: source.id(),
+            source,
+            streams,
+            fill: RwLock::default(),
+            state: Mutex::new(state),
+            hurry: Notify::new(),
+        })
     }
 
     pub fn source(&self) -> &Source {
@@ -233,6 +242,7 @@ impl Feed {
                 waits.push(wait);
             }
         }
+        self.hurry.notify_waiters();
         waits
     }
 
@@ -251,6 +261,9 @@ impl Feed {
 
     /// Starts what a read of `range` needs and what should follow it; answers what of it is missing.
     fn want(self: &Arc<Self>, state: &mut State, range: &Range<u64>) -> Vec<Range<u64>> {
+        if let Some(pace) = self.source.tier.pace() {
+            pace.note_use();
+        }
         let plan = self.follow(state, range);
         let missing = self.missing(range);
         if !missing.is_empty() {

@@ -11,6 +11,7 @@ use crate::data::hot::{Admitted, FillNames, Part};
 use crate::data::local::Local;
 use crate::data::ranges::RangeSet;
 use crate::error::Result;
+use crate::tier::Tier;
 use crate::types::{AttrChange, Key, TimeChange};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -98,6 +99,11 @@ impl Fill {
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.state.lock().phase
+    }
+
+    /// Where the copy is made.
+    pub(super) fn tier(&self) -> &Arc<dyn Tier> {
+        self.local.tier()
     }
 
     /// Waits until it is complete or dropped.

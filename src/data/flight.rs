@@ -72,6 +72,10 @@ async fn deliver(feed: &Arc<Feed>, id: u64, range: Range<u64>, purpose: Purpose)
             return Ok(());
         }
     }
+    let _pieces = match purpose {
+        Purpose::Fill => feed.begin_pieces(id, range.end - at).await,
+        Purpose::Wanted | Purpose::Ahead => Vec::new(),
+    };
     let mut body = Body::new(feed.source(), &feed.streams().meters, at..range.end);
     while let Some((offset, chunk)) = body.next().await? {
         if feed.accept(id, purpose, offset, chunk).await.is_break() {

@@ -90,6 +90,9 @@ impl Live {
         *self.drain_timeout.lock() = newer.mount.drain_timeout;
         for one in &self.assembled.built {
             let Some(tier) = newer.tier(&one.row.name) else { continue };
+            if let Some(pace) = one.tier.pace() {
+                pace.set_limits(tier.move_max, tier.move_calls_max);
+            }
             match (&tier.storage, &one.upload_rate) {
                 (Storage::Blob(blob), Some(rate)) => rate.set(blob.upload_max),
                 (Storage::Directory(directory), _) => {

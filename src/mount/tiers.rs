@@ -8,8 +8,8 @@ use crate::error::{Error, Kind, Result};
 use crate::mover::HotTier;
 use crate::tier::blob::{self, BlobOptions};
 use crate::tier::{
-    Breaker, DirectoryKind, DirectoryOptions, DirectoryTier, Layer, Limit, Limits, Meter, Retry, RetryPolicy,
-    Tier, TierMeter, Tiers, UploadRate, Writing,
+    Breaker, DirectoryKind, DirectoryOptions, DirectoryTier, Layer, Limit, Limits, Meter, Pace, Paced, Rate,
+    Retry, RetryPolicy, Tier, TierMeter, Tiers, Writing,
 };
 use crate::types::{Key, TierId};
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ pub struct Built {
     /// What a GiB costs there in a month, in millionths of a dollar.
     pub price_micros: u64,
     /// How fast bytes are sent there.
-    pub upload_rate: Option<UploadRate>,
+    pub upload_rate: Option<Rate>,
 }
 
 /// Opens every tier of the config, in its order, and takes the directories for this catalog.
@@ -124,6 +124,7 @@ fn open_directory(
     let directory = DirectoryTier::open(options, clock.clone())?;
     let meter = Arc::new(TierMeter::default());
     let tier = Meter::new(meter.clone()).over(Arc::new(directory.clone()));
+    let tier = paced(config, tier);
     Ok(Built {
         row,
         kind: config.kind,
@@ -164,11 +165,11 @@ fn open_blob(config: &TierConfig, blob: &BlobConfig, catalog: &Catalog) -> Resul
     let meter = Arc::new(TierMeter::default());
     let retry = Retry::new(RetryPolicy { deadline: config.deadline, ..RetryPolicy::default() });
     let breaker = retry.breaker();
-    let upload_rate = UploadRate::new(blob.upload_max);
+    let upload_rate = Rate::new(blob.upload_max);
     // A call meets them from the last to the first, so the meter counts every try.
     let tier = Meter::new(meter.clone()).over(client);
     let tier = Limit::new(Limits { calls: CALLS, upload_rate: upload_rate.clone() }).over(tier);
-    let tier = retry.over(tier);
+    let tier = paced(config, retry.over(tier));
     Ok(Built {
         row,
         kind: config.kind,
@@ -179,6 +180,13 @@ fn open_blob(config: &TierConfig, blob: &BlobConfig, catalog: &Catalog) -> Resul
         upload_rate: Some(upload_rate),
         price_micros: config.price_micros,
     })
+}
+
+/// `tier` with the pace that its config gives to background work.
+fn paced(config: &TierConfig, tier: Arc<dyn Tier>) -> Arc<dyn Tier> {
+    let pace = Pace::default();
+    pace.set_limits(config.move_max, config.move_calls_max);
+    Paced(Arc::new(pace)).over(tier)
 }
 
 /// The table of all tiers.

@@ -3,7 +3,7 @@
 
 use crate::error::{Kind, Result};
 use crate::tier::{
-    ByteStream, Capabilities, ContentId, Cursor, Object, Page, Resident, Special, Tier, Upload, Usage,
+    ByteStream, Capabilities, ContentId, Cursor, Object, Pace, Page, Resident, Special, Tier, Upload, Usage,
 };
 use crate::types::{Attrs, Condition, Key, Version};
 use async_trait::async_trait;
@@ -140,6 +140,11 @@ pub trait Layer: Send + Sync + std::fmt::Debug + 'static {
     /// # Errors
     /// Those of the call, or the layer's own.
     async fn around<'a, T: Send>(&self, call: Call<'a>, attempt: Attempt<'a, T>) -> Result<T>;
+
+    /// The pace of background work on the tier, if this is what gives it one.
+    fn pace(&self) -> Option<&Arc<Pace>> {
+        None
+    }
 
     /// What happens to the bytes of a read; `range` is what `stream` will bring.
     fn stream(self: Arc<Self>, stream: ByteStream, range: Range<u64>, reopen: Reopen) -> ByteStream {
@@ -329,6 +334,10 @@ impl<L: Layer> Tier for Layered<L> {
 
     fn resident(&self) -> Option<&dyn Resident> {
         self.inner.resident()
+    }
+
+    fn pace(&self) -> Option<&Arc<Pace>> {
+        self.layer.pace().or_else(|| self.inner.pace())
     }
 }
 

@@ -37,6 +37,13 @@ impl Tiers {
         self.find(id).and_then(|tier| tier.resident())
     }
 
+    /// A program uses the tier: background work there makes room.
+    pub fn note_use(&self, id: TierId) {
+        if let Some(pace) = self.find(id).and_then(|tier| tier.pace()) {
+            pace.note_use();
+        }
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (TierId, &Arc<dyn Tier>)> {
         self.0.iter().map(|(id, tier)| (*id, tier))

@@ -54,7 +54,8 @@ impl Vfs {
                 Some(count) => count.map(ReadAnswer::Ready),
                 None => Ok(ReadAnswer::Later(reader.clone())),
             },
-            Bytes::Native { file, .. } | Bytes::Staged { file, .. } | Bytes::Hot { file, .. } => {
+            Bytes::Native { file, tier } | Bytes::Staged { file, tier } | Bytes::Hot { file, tier } => {
+                self.parts.tiers.note_use(*tier);
                 read_full(file, offset, buffer).map(ReadAnswer::Ready)
             }
         }
@@ -108,6 +109,7 @@ impl Vfs {
     /// [`Kind::NoSpace`] and whatever else the file system under it says, if nothing was written.
     pub fn write(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Result<usize> {
         let open = self.opened(handle)?;
+        self.note_use(&open);
         let file = open.writable()?;
         let mut written = 0;
         while written < data.len() {
@@ -121,6 +123,17 @@ impl Vfs {
             }
         }
         Ok(written)
+    }
+
+    /// A program uses the tier with these bytes.
+    pub(super) fn note_use(&self, open: &OpenFile) {
+        match &open.bytes {
+            Bytes::Native { tier, .. } | Bytes::Staged { tier, .. } | Bytes::Hot { tier, .. } => {
+                self.parts.tiers.note_use(*tier);
+            }
+            // The reader tells when it asks its tier.
+            Bytes::Streamed(_) => {}
+        }
     }
 
     /// Writes all of `data` at `offset`, or fails.

@@ -152,6 +152,7 @@ impl Vfs {
 
     fn add_handle(&self, state: &mut FileState, open: Arc<OpenFile>, handle: Handle) -> Opened {
         let writes = handle.writes;
+        self.note_use(&open);
         state.open = Some(open.clone());
         handle.node.handles.fetch_add(1, Ordering::AcqRel);
         state.writers += u32::from(writes);

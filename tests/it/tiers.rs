@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tierfs::error::Kind;
 use tierfs::tier::{
-    DirectoryTier, Faults, Layer, Limit, Limits, Meter, Restricted, Retry, RetryPolicy, Tier, TierMeter,
-    UploadRate,
+    DirectoryTier, Faults, Layer, Limit, Limits, Meter, Rate, Restricted, Retry, RetryPolicy, Tier, TierMeter,
 };
 
 type Decorate = fn(Arc<dyn Tier>) -> Arc<dyn Tier>;
@@ -32,7 +31,7 @@ fn retrying() -> Retry {
 
 fn limited(calls: usize) -> Limit {
     let calls = NonZeroUsize::new(calls).expect("some");
-    Limit::new(Limits { calls, upload_rate: UploadRate::new(NonZeroU64::new(1 << 40)) })
+    Limit::new(Limits { calls, upload_rate: Rate::new(NonZeroU64::new(1 << 40)) })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

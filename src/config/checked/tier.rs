@@ -29,6 +29,10 @@ pub struct TierConfig {
     pub deadline: Duration,
     /// What a GiB costs there in a month, in millionths of a dollar.
     pub price_micros: u64,
+    /// Bytes a second that background work may move from or to it; `None`: no limit.
+    pub move_max: Option<NonZeroU64>,
+    /// Calls a second that background work may make; `None`: no limit.
+    pub move_calls_max: Option<NonZeroU64>,
 }
 
 impl TierConfig {

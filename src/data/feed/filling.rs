@@ -4,6 +4,7 @@ use super::Feed;
 use crate::data::budget::Permit;
 use crate::data::fill::{Fill, Offer, Phase};
 use crate::error::Error;
+use crate::tier::Piece;
 use bytes::Bytes;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,6 +16,32 @@ const FILL_PATIENCE: Duration = Duration::from_secs(2);
 const BEAT_TICK: Duration = Duration::from_secs(5);
 
 impl Feed {
+    /// Waits until so many bytes that only the hot copy wants may move, where they come from and where they go; not any longer once
+    /// a reader waits for them.
+    pub(in crate::data) async fn begin_pieces(&self, flight: u64, bytes: u64) -> Vec<Piece> {
+        let hurried = self.hurry.notified();
+        tokio::pin!(hurried);
+        hurried.as_mut().enable();
+        if self.is_awaited(flight) {
+            return Vec::new();
+        }
+        let begin = async {
+            let mut pieces = Vec::from_iter(self.source.tier.begin_piece(bytes).await);
+            if let Some(fill) = self.filling() {
+                pieces.extend(fill.tier().begin_piece(bytes).await);
+            }
+            pieces
+        };
+        tokio::select! {
+            pieces = begin => pieces,
+            () = hurried => Vec::new(),
+        }
+    }
+
+    fn is_awaited(&self, flight: u64) -> bool {
+        self.state.lock().flights.iter().any(|other| other.id == flight && !other.waiters.is_empty())
+    }
+
     pub(super) async fn offer(&self, fill: &Arc<Fill>, offset: u64, chunk: &Bytes) {
         let memory = self.streams.budget.acquire_fill(chunk.len() as u64);
         let memory: Option<Permit> = tokio::time::timeout(FILL_PATIENCE, memory).await.ok();

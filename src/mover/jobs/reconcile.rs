@@ -227,6 +227,7 @@ async fn content(context: &Arc<Context>, subject: &Subject, target: &mut Target,
     if source.tier == target.place.tier
         && let Some(act) = inside(context, subject, &source, target).await?
     {
+        let _piece = if source.staged { None } else { target.tier.begin_piece(0).await };
         match commit(context, inode, source.generation, target, act).await {
             Err(Halt::Failed(error)) if error.kind() == Kind::Unsupported => target.refresh(context)?,
             Err(Halt::Failed(error)) if matches!(error.kind(), Kind::Changed | Kind::NotFound) => {

@@ -29,6 +29,7 @@ pub(crate) async fn leftovers(context: &Arc<Context>, ino: Ino, domain: &str) ->
             other => other?,
         }
         failpoint::pass("doomed_not_deleted");
+        let _piece = context.tier(stray.tier)?.begin_piece(0).await;
         delete::delete_key(context, stray.place, &stray.name).await?;
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::mover::jobs::commit::{Act, resident};
 use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, conflict};
 use crate::mover::status::Counters;
-use crate::tier::{Access, ContentId, Tier, Upload};
+use crate::tier::{Access, ContentId, Piece, Tier, Upload};
 use crate::types::{Generation, Ino, Invalidation, Key, Version};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -40,6 +40,8 @@ pub(crate) struct Sealed {
     generation: Generation,
     pub(crate) size: u64,
     file: Option<Arc<File>>,
+    /// New bytes on their way home, which are not background work.
+    staged: bool,
 }
 
 /// Fixes what the bytes of `replica` are.
@@ -55,6 +57,7 @@ pub(crate) async fn seal(context: &Arc<Context>, replica: &Replica) -> Flow<Seal
             generation: replica.generation,
             size: object.size,
             file: None,
+            staged: replica.staged,
         })
     };
     match sealed {
@@ -100,7 +103,7 @@ fn lost(context: &Context, replica: &Replica, error: Error) -> Halt {
 }
 
 async fn seal_native(context: &Arc<Context>, tier: Arc<dyn Tier>, replica: &Replica) -> Result<Sealed> {
-    let (key, generation) = (replica.key.clone(), replica.generation);
+    let (key, generation, staged) = (replica.key.clone(), replica.generation, replica.staged);
     context
         .blocking(move |_| {
             let native = resident(tier.as_ref())?;
@@ -108,7 +111,7 @@ async fn seal_native(context: &Arc<Context>, tier: Arc<dyn Tier>, replica: &Repl
             file.sync_all()?;
             let object = native.stat_open(&file)?;
             let (version, size, file) = (object.version, object.size, Some(Arc::new(file)));
-            Ok(Sealed { tier: Arc::clone(&tier), key, version, generation, size, file })
+            Ok(Sealed { tier: Arc::clone(&tier), key, version, generation, size, file, staged })
         })
         .await
 }
@@ -122,6 +125,16 @@ impl Sealed {
     /// Which content it is.
     pub(crate) fn generation(&self) -> Generation {
         self.generation
+    }
+
+    /// Waits until so many of its bytes may move to `target`.
+    async fn begin_pieces(&self, target: &Arc<dyn Tier>, bytes: u64) -> Vec<Piece> {
+        if self.staged {
+            return Vec::new();
+        }
+        let mut pieces = Vec::from_iter(self.tier.begin_piece(bytes).await);
+        pieces.extend(target.begin_piece(bytes).await);
+        pieces
     }
 
     /// Equal for every attempt to send these bytes, after a restart too. The generation tells apart what was written within one tick
@@ -189,6 +202,7 @@ fn cut(key: &Key, error: std::io::Error) -> Error {
 /// Sends the bytes of `sealed` towards `target`; nothing is visible before the answered act.
 pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &Target) -> Flow<Act> {
     if sealed.size <= ONE_REQUEST_MAX {
+        let _pieces = sealed.begin_pieces(&target.tier, sealed.size).await;
         let _memory = context.stores.reserve(sealed.size).await;
         let bytes = sealed.read(context, 0..sealed.size).await?;
         Counters::add(&context.counters.sent_bytes, sealed.size);
@@ -196,7 +210,7 @@ pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &
     }
     let upload: Arc<dyn Upload> = target.tier.upload(&target.key, sealed.size).await?.into();
     failpoint::pass("upload_begun");
-    let blocks = send_blocks(context, sealed, &upload).await?;
+    let blocks = send_blocks(context, sealed, &target.tier, &upload).await?;
     upload.sync().await?;
     failpoint::pass("blocks_sent");
     Ok(Act::Upload { upload, blocks })
@@ -206,6 +220,7 @@ pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &
 pub(crate) async fn send_blocks(
     context: &Arc<Context>,
     sealed: &Arc<Sealed>,
+    target: &Arc<dyn Tier>,
     upload: &Arc<dyn Upload>,
 ) -> Result<u64> {
     let block = upload.block_size().max(1);
@@ -225,7 +240,12 @@ pub(crate) async fn send_blocks(
         {
             result?;
         }
-        in_flight.push(send_block(Arc::clone(context), Arc::clone(sealed), Arc::clone(upload), index, range));
+        let (sealed, target) = (Arc::clone(sealed), Arc::clone(target));
+        let (context, upload) = (Arc::clone(context), Arc::clone(upload));
+        in_flight.push(async move {
+            let _pieces = sealed.begin_pieces(&target, range.end - range.start).await;
+            send_block(context, sealed, upload, index, range).await
+        });
     }
     while let Some(result) = in_flight.next().await {
         result?;

@@ -3,7 +3,7 @@
 use super::*;
 use futures::StreamExt;
 use tierfs::error::Result;
-use tierfs::tier::{Fault, Gate, Operation, UploadRate};
+use tierfs::tier::{Fault, Gate, Operation, Rate};
 use tierfs::types::{Attrs, Condition, Key, Version};
 use tokio::time::Instant;
 
@@ -225,8 +225,7 @@ async fn streams_taken_in_turn_do_not_lock_each_other_out() {
 
 #[tokio::test(start_paused = true)]
 async fn uploads_keep_the_rate() {
-    let limits =
-        Limits { calls: NonZeroUsize::MIN, upload_rate: UploadRate::new(NonZeroU64::new(1_000_000)) };
+    let limits = Limits { calls: NonZeroUsize::MIN, upload_rate: Rate::new(NonZeroU64::new(1_000_000)) };
     let tier = Limit::new(limits).over(tiers::memory().tier);
     let began = Instant::now();
     let upload = tier.upload(&key(), 0).await.unwrap();

@@ -25,14 +25,26 @@ pub(in crate::config::checked) struct Draft {
     capacity: Option<u64>,
     deadline: Duration,
     price_micros: u64,
+    move_max: Option<NonZeroU64>,
+    move_calls_max: Option<NonZeroU64>,
     pub(in crate::config::checked) shown: Shown,
 }
 
 impl Draft {
     pub(in crate::config::checked) fn finish(self) -> Option<TierConfig> {
-        let Self { name, capacity, deadline, price_micros, .. } = self;
+        let Self { name, capacity, deadline, price_micros, move_max, move_calls_max, .. } = self;
         let (kind, storage, revalidate) = (self.kind?, self.storage?, self.revalidate.value);
-        Some(TierConfig { name, kind, storage, capacity, revalidate, deadline, price_micros })
+        Some(TierConfig {
+            name,
+            kind,
+            storage,
+            capacity,
+            revalidate,
+            deadline,
+            price_micros,
+            move_max,
+            move_calls_max,
+        })
     }
 }
 
@@ -58,10 +70,25 @@ pub(in crate::config::checked) fn read(
     };
     let default = kind.map_or("0", |kind| kind.default_price(stored));
     let price_micros = reader.value_or("price", default, Origin::Default, &units::price).value;
+    let move_max = reader.value("move_max", &units::size_or_unlimited).value.and_then(NonZeroU64::new);
+    let move_calls_max =
+        reader.value("move_calls_max", &units::count_or_unlimited).value.and_then(NonZeroU64::new);
     let (name, line) = (reader.name().to_owned(), reader.line());
     let shown = reader.finish();
     let storage = directory.or(blob);
-    Draft { name, line, kind, storage, revalidate, capacity, deadline, price_micros, shown }
+    Draft {
+        name,
+        line,
+        kind,
+        storage,
+        revalidate,
+        capacity,
+        deadline,
+        price_micros,
+        move_max,
+        move_calls_max,
+        shown,
+    }
 }
 
 fn read_kind(reader: &mut Reader<'_>) -> Option<TierKind> {
