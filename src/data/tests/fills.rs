@@ -4,9 +4,11 @@ use super::support::*;
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::data::fill::Phase;
 use crate::data::hot::CLAIM_EXPIRES;
-use crate::data::{FillStart, HotStore, Identity, MemoryBudget, Reader, Streams};
+use crate::data::{FillStart, HotStore, Identity, MemoryBudget, Reader, Source, Streams};
+use crate::tier::{Layer, Pace, Paced};
 use crate::types::{Key, Version};
 use std::io::Read;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -86,6 +88,28 @@ async fn the_rest_is_filled_after_the_last_close() {
     assert!(rig.copy(size).unwrap() == content(0..size));
     assert_eq!(rig.remote.sent(), size);
     assert_eq!(rig.streams.meters().fills_completed.get(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_does_not_wait_for_the_limits_of_a_fill() {
+    let rig = Rig::new(Remote::new());
+    let (size, pace) = (32 * MIB, Arc::<Pace>::default());
+    // The first piece pays for none before it; the second would have to wait for weeks.
+    pace.set_limits(NonZeroU64::new(1), None);
+    let FillStart::Started(fill) =
+        rig.hot.begin_fill(&identity(), size, rig.hot.space().reserve(size).unwrap()).unwrap()
+    else {
+        panic!("somebody fills already");
+    };
+    let source = rig.remote.source(size);
+    let source = Source { tier: Paced(pace).over(source.tier), ..source };
+    let reader = Reader::open(source, Arc::clone(&rig.streams), Some(fill));
+    reader.read(0, 10).await.unwrap();
+    rig.remote.until(|remote| remote.sent() >= 8 * MIB).await;
+    let at = rig.remote.sent() + 10;
+    let got = reader.read(at, 4096).await.unwrap();
+    assert!(got == content(at..at + 4096));
+    assert!(rig.remote.sent() < size);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
