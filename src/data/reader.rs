@@ -97,6 +97,11 @@ impl Reader {
         self.feed.fill()
     }
 
+    #[cfg(test)]
+    pub(super) fn is_filling_from(&self, start: u64) -> bool {
+        self.feed.is_filling_from(start)
+    }
+
     fn clip(&self, offset: u64, len: usize) -> Range<u64> {
         let end = offset.saturating_add(len as u64).min(self.size());
         offset.min(end)..end

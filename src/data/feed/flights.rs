@@ -60,6 +60,13 @@ impl Feed {
         }
     }
 
+    /// Whether a flight for the hot copy alone is under way that begins at `start` or behind it.
+    #[cfg(test)]
+    pub fn is_filling_from(&self, start: u64) -> bool {
+        let state = self.state.lock();
+        state.flights.iter().any(|flight| flight.purpose == Purpose::Fill && flight.rest.start >= start)
+    }
+
     /// Where a fill that starts at the start of `gap` meets bytes that are in memory already.
     fn cached_after(&self, gap: &Range<u64>) -> u64 {
         let missing = self.streams.cache.gaps(self.id, gap);

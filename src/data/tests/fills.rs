@@ -105,10 +105,11 @@ async fn a_reader_does_not_wait_for_the_limits_of_a_fill() {
     let source = Source { tier: Paced(pace).over(source.tier), ..source };
     let reader = Reader::open(source, Arc::clone(&rig.streams), Some(fill));
     reader.read(0, 10).await.unwrap();
-    rig.remote.until(|remote| remote.sent() >= 8 * MIB).await;
-    let at = rig.remote.sent() + 10;
-    let got = reader.read(at, 4096).await.unwrap();
-    assert!(got == content(at..at + 4096));
+    while !reader.is_filling_from(8 * MIB) {
+        tokio::task::yield_now().await;
+    }
+    let at = 9 * MIB;
+    assert!(reader.read(at, 4096).await.unwrap() == content(at..at + 4096));
     assert!(rig.remote.sent() < size);
 }
 
