@@ -246,6 +246,14 @@ impl Rules {
         shortest
     }
 
+    /// The same for all that is below `dir`, if no rule there differs from the others in it.
+    #[must_use]
+    pub fn revalidate_below(&self, dir: &Key) -> Option<Option<Duration>> {
+        let mut windows = self.reaching(dir).map(|one| one.rule.revalidate);
+        let first = windows.next()?;
+        windows.all(|window| window == first).then_some(first)
+    }
+
     /// Whether nothing may be committed under this name, which its program is still to change.
     #[must_use]
     pub fn is_held(&self, subject: Subject<'_>) -> bool {

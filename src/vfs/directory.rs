@@ -4,18 +4,23 @@ use super::handle::FileHandle;
 use super::{Caller, Entry, Vfs};
 use crate::error::{Kind, Result};
 use crate::types::{FileKind, Ino};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Cookies of the two names every directory has; the catalog's start at 16.
 const SELF_COOKIE: u64 = 1;
 const PARENT_COOKIE: u64 = 2;
-/// Rows read at a time.
+/// Rows read at a time before it is known how many the kernel takes with one request.
 const PAGE: usize = 256;
+/// Rows read when it took more than the last time.
+const MORE: usize = 32;
 
 /// An open directory.
 #[derive(Debug)]
 pub struct DirectoryHandle {
     ino: Ino,
+    /// How many names fitted into the last answer: the next one will hold about as many.
+    fits: AtomicUsize,
 }
 
 /// One name of a listing.
@@ -47,7 +52,7 @@ impl Vfs {
     /// `NotDirectory`, `NotFound`.
     pub fn open_directory(&self, ino: Ino) -> Result<FileHandle> {
         self.directory(ino)?;
-        Ok(self.handles.add_directory(DirectoryHandle { ino }))
+        Ok(self.handles.add_directory(DirectoryHandle { ino, fits: AtomicUsize::new(PAGE) }))
     }
 
     /// Closes a directory.
@@ -77,7 +82,8 @@ impl Vfs {
         after: u64,
         each: &mut dyn FnMut(Listed<'_>) -> More,
     ) -> Result<()> {
-        let ino = self.handles.directory(handle)?.ino;
+        let handle = self.handles.directory(handle)?;
+        let ino = handle.ino;
         let mut dots =
             |cookie, name: &[u8], ino| each(Listed { cookie, name, ino, kind: FileKind::Directory });
         if after < SELF_COOKIE && dots(SELF_COOKIE, b".", ino) == More::Full {
@@ -86,7 +92,7 @@ impl Vfs {
         if after < PARENT_COOKIE && dots(PARENT_COOKIE, b"..", self.parent_of(ino)?) == More::Full {
             return Ok(());
         }
-        self.each_entry(ino, after, &mut |entry| {
+        self.each_entry(&handle, after, &mut |entry| {
             let (cookie, name) = (entry.cookie, entry.name.as_slice());
             let attr = &entry.inode.attr;
             Ok(each(Listed { cookie, name, ino: attr.ino, kind: attr.kind }))
@@ -104,8 +110,10 @@ impl Vfs {
         after: u64,
         each: &mut dyn FnMut(u64, &[u8], &Entry) -> More,
     ) -> Result<()> {
-        let ino = self.handles.directory(handle)?.ino;
+        let handle = self.handles.directory(handle)?;
+        let ino = handle.ino;
         let path = self.directory_path(ino)?;
+        let ttl = self.ttl_below(&path);
         for (cookie, name, dot) in
             [(SELF_COOKIE, &b"."[..], ino), (PARENT_COOKIE, b"..", self.parent_of(ino)?)]
         {
@@ -116,9 +124,9 @@ impl Vfs {
                 }
             }
         }
-        self.each_entry(ino, after, &mut |listed| {
-            let child = path.join(&listed.name)?;
-            let entry = match self.entry(listed.inode.clone(), &child) {
+        self.each_entry(&handle, after, &mut |listed| {
+            let ttl = ttl.map_or_else(|| path.join(&listed.name).map(|child| self.ttl(&child)), Ok)?;
+            let entry = match self.entry_for(listed.inode.clone(), ttl) {
                 // Its tier may hang, and a listing can't be begun again half-way: the kernel asks for this one.
                 Err(error) if error.kind() == Kind::WouldBlock => {
                     self.nodes.remember(listed.inode.attr.ino);
@@ -136,21 +144,27 @@ impl Vfs {
 
     fn each_entry(
         &self,
-        dir: Ino,
+        handle: &DirectoryHandle,
         mut after: u64,
         each: &mut dyn FnMut(&crate::catalog::DirEntry) -> Result<More>,
     ) -> Result<()> {
+        // One more, to be told that it does not fit.
+        let mut limit = handle.fits.load(Ordering::Relaxed) + 1;
+        let mut fitted = 0;
         loop {
-            let page = self.catalog().entries(dir, after, PAGE)?;
+            let page = self.catalog().entries(handle.ino, after, limit)?;
             for entry in &page {
                 if each(entry)? == More::Full {
+                    handle.fits.store(fitted, Ordering::Relaxed);
                     return Ok(());
                 }
+                fitted += 1;
                 after = entry.cookie;
             }
-            if page.len() < PAGE {
+            if page.len() < limit {
                 return Ok(());
             }
+            limit = MORE;
         }
     }
 

@@ -42,9 +42,14 @@ impl Vfs {
 
     /// Answers a name to the kernel, which holds one more look-up of the inode from now on.
     pub(super) fn entry(&self, inode: Inode, path: &Key) -> Result<Entry> {
+        self.entry_for(inode, self.ttl(path))
+    }
+
+    /// The same, to be believed for `ttl`.
+    pub(super) fn entry_for(&self, inode: Inode, ttl: Duration) -> Result<Entry> {
         let node = self.nodes.remember(inode.attr.ino);
         match self.attr_with(&node, inode) {
-            Ok(attr) => Ok(Entry { attr, ttl: self.ttl(path) }),
+            Ok(attr) => Ok(Entry { attr, ttl }),
             Err(error) => {
                 // The kernel is not told, so it will not forget.
                 self.forget(node.ino, 1);

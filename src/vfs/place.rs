@@ -110,6 +110,11 @@ impl Vfs {
         self.rules.read().revalidate(path).unwrap_or(FOREVER)
     }
 
+    /// How long any name directly in `dir` may be believed, where that is the same for all.
+    pub(super) fn ttl_below(&self, dir: &Key) -> Option<Duration> {
+        self.rules.read().revalidate_below(dir).map(|window| window.unwrap_or(FOREVER))
+    }
+
     /// The native place of directory `dir` on a resident tier: rows, and real directories with their
     /// owner and mode, wherever they are missing.
     pub(super) fn make_directory(&self, dir: Ino, tier: TierId) -> Result<Place> {

@@ -5,7 +5,7 @@ use super::{Caller, Vfs};
 use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::Subject;
-use crate::tier::{Entry, Object, Page, Patience, Resident, Tier};
+use crate::tier::{Cursor, Entry, Object, Page, Patience, Resident, Tier};
 use crate::types::{FileKind, Ino, Invalidation, Key, TierId, Timestamp};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -287,22 +287,32 @@ impl Vfs {
         dir: &Node,
         place: &Place,
         path: &Key,
-        next_page: impl Fn(Option<crate::tier::Cursor>) -> Result<Page>,
+        next_page: impl Fn(Option<Cursor>) -> Result<Page> + Sync,
     ) -> Result<()> {
         let began = self.now();
         let mut seen = HashSet::new();
-        let (mut from, mut hidden) = (None, 0);
-        loop {
-            let page_began = self.now();
-            let page = next_page(from)?;
-            self.observe_page(place, path, &page, page_began, &mut seen)?;
+        let mut hidden = 0;
+        let patience = Patience::current();
+        let read = |from: Option<Cursor>| {
+            let began = self.now();
+            patience.at_most(|| next_page(from)).map(|page| (page, began))
+        };
+        let mut ahead = Some(read(None)?);
+        while let Some((page, page_began)) = ahead.take() {
             hidden += page.hidden;
-            from = page.next;
-            if from.is_none() {
-                self.note_hidden(place, hidden);
-                return self.observe_end(dir, place, &seen, began);
-            }
+            let mut observe = || self.observe_page(place, path, &page, page_began, &mut seen);
+            ahead = match page.next.clone() {
+                None => observe().map(|()| None)?,
+                // The tier is read and the catalog written at the same time.
+                next => std::thread::scope(|scope| {
+                    let next = scope.spawn(|| read(next));
+                    observe()?;
+                    next.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map(Some)
+                })?,
+            };
         }
+        self.note_hidden(place, hidden);
+        self.observe_end(dir, place, &seen, began)
     }
 
     fn note_hidden(&self, place: &Place, count: u64) {

@@ -86,6 +86,12 @@ impl Tx<'_> {
             .ok_or_else(|| Error::new(Kind::NotFound, format!("the catalog has no place {id} any more")))
     }
 
+    /// Whether any place is directly in this one.
+    pub(in crate::catalog) fn has_child_places(&self, parent: i64) -> Result<bool> {
+        let sql = "SELECT 1 FROM place WHERE parent = ?1 LIMIT 1";
+        Ok(self.first(sql, [parent], |row| row.get::<_, i64>(0))?.is_some())
+    }
+
     /// The place `name` in `parent` on `tier`.
     pub(in crate::catalog) fn child_place(
         &self,

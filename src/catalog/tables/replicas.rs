@@ -3,6 +3,7 @@
 use super::{Tx, version};
 use crate::catalog::{PlaceId, Replica};
 use crate::error::{Error, Kind, Result};
+use crate::tier::Object;
 use crate::types::{Generation, Ino, TierId, Timestamp};
 use rusqlite::{Row, params};
 
@@ -39,6 +40,11 @@ impl ReplicaRow {
             write_id: None,
             changed_at: 0,
         }
+    }
+
+    /// Whether it speaks of exactly this.
+    pub(in crate::catalog) fn holds(&self, object: &Object) -> bool {
+        self.version.as_deref() == Some(&object.version.0[..])
     }
 }
 

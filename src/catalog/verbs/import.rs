@@ -38,6 +38,21 @@ impl Tx<'_> {
         Ok(ino)
     }
 
+    /// The same for what is no directory, if the name is free; nothing happens if it is not.
+    pub(super) fn import_if_free(&self, look: &Look, name: &[u8], object: &Object) -> Result<bool> {
+        let ino = self.take_ino()?;
+        if !self.insert_dentry(look.dir, name, ino)? {
+            return Ok(false);
+        }
+        let inode = imported(ino, object, &look.defaults);
+        self.insert_inode(&inode)?;
+        for (name, value) in &object.attrs.xattrs {
+            self.put_xattr(ino, name, value)?;
+        }
+        self.put_replica(&found_row(look, name, &inode, object))?;
+        Ok(true)
+    }
+
     fn put_dentry_of_import(&self, dir: Ino, name: &[u8], ino: Ino) -> Result<()> {
         if self.insert_dentry(dir, name, ino)? {
             return Ok(());

@@ -18,6 +18,8 @@ pub(super) struct Merge<'a> {
     pub holds_owner_and_mode: bool,
     pub observation: &'a Observation<'a>,
     pub observed: Observed,
+    /// Whether the place has places in it, once that was asked.
+    pub has_places: Option<bool>,
 }
 
 impl Catalog {
@@ -32,6 +34,7 @@ impl Catalog {
                 holds_owner_and_mode: observation.holds_owner_and_mode,
                 observation,
                 observed: Observed::default(),
+                has_places: None,
             };
             for found in &observation.found {
                 merge.found(tx, found)?;
@@ -78,6 +81,7 @@ impl Merge<'_> {
         object: &Object,
         standing: Standing,
     ) -> Result<()> {
+        self.has_places = None;
         let here = &self.look.place;
         let child = tx.child_place(here.tier, here.id, name)?;
         if let Some(child) = &child {
@@ -184,7 +188,14 @@ impl Merge<'_> {
 
     fn found_file(&mut self, tx: &Tx<'_>, name: &[u8], object: &Object, standing: Standing) -> Result<()> {
         let here = self.look.place.clone();
-        if let Some(child) = tx.child_place(here.tier, here.id, name)? {
+        let row = tx.replica(here.id, name)?;
+        // The rule in a large listing: most is as it was at the last one.
+        if row.as_ref().is_some_and(|row| row.ino != 0 && row.holds(object)) {
+            return Ok(());
+        }
+        if self.has_places(tx)?
+            && let Some(child) = tx.child_place(here.tier, here.id, name)?
+        {
             if self.look.markers || child.changed_at >= self.began.0 {
                 // Blob allows a file beside a prefix of the same name; a mount can show only one.
                 self.observed.shadowed += u64::from(child.ino != 0);
@@ -195,11 +206,24 @@ impl Merge<'_> {
                 return Ok(());
             }
             tx.delete_replica(here.id, name)?;
+            return self.foreign_file(tx, name, object, standing, None);
         }
-        match tx.replica(here.id, name)? {
+        match row {
             Some(row) if row.ino != 0 => self.known_file(tx, row, object, standing),
             Some(row) if !self.is_foreign(tx, &row)? => Ok(()),
             _ => self.foreign_file(tx, name, object, standing, None),
+        }
+    }
+
+    /// Of many files in a directory, none need be looked for among the places in it where there is no place.
+    fn has_places(&mut self, tx: &Tx<'_>) -> Result<bool> {
+        match self.has_places {
+            Some(known) => Ok(known),
+            None => {
+                let has = tx.has_child_places(self.look.place.id)?;
+                self.has_places = Some(has);
+                Ok(has)
+            }
         }
     }
 
@@ -210,8 +234,7 @@ impl Merge<'_> {
         object: &Object,
         standing: Standing,
     ) -> Result<()> {
-        let same = row.version.as_deref() == Some(&object.version.0[..]);
-        if same || !self.is_settled(&row) {
+        if !self.is_settled(&row) {
             return Ok(());
         }
         let inode = tx.inode(Ino(row.ino))?;
@@ -292,6 +315,10 @@ impl Merge<'_> {
     ) -> Result<()> {
         if standing == Standing::Foreign {
             self.observed.shadowed += 1;
+            return Ok(());
+        }
+        let is_linked = object.native.is_some_and(|native| native.nlink > 1) || object.attrs.link.is_some();
+        if !is_linked && tx.import_if_free(&self.look, name, object)? {
             return Ok(());
         }
         let there = tx.find_named(self.look.dir, name)?;

@@ -316,4 +316,6 @@ fn names_are_believed_as_long_as_every_owner_may() {
     let rules = Rules::new(rules).unwrap();
     assert_eq!(rules.revalidate(&key("a/x")), Some(Duration::from_secs(3)));
     assert_eq!(rules.revalidate(&key("b")), Some(Duration::from_secs(1)));
+    assert_eq!(rules.revalidate_below(&key("b")), Some(Some(Duration::from_secs(1))));
+    assert_eq!(rules.revalidate_below(&key("a")), None, "rules there differ");
 }
