@@ -1,15 +1,11 @@
 //! The rows of checkpoints: how soon their writers go on, and how soon their bytes are in Blob.
 
+use crate::bare::Bare;
 use crate::harness::{Bound, Effort, Outcome, Subject, measure, quantile, seconds};
 use crate::rows::{MIB, peak_memory};
 use crate::support::blob_server::{BlobServer, Operation};
-use crate::support::container::{ACCOUNT, KEY};
 use crate::support::{Mode, Mount, Tiers};
 use crate::work;
-use futures::{StreamExt, TryStreamExt, stream};
-use object_store::azure::{MicrosoftAzure, MicrosoftAzureBuilder};
-use object_store::path::Path as Name;
-use object_store::{ObjectStoreExt as _, WriteMultipart};
 use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
@@ -22,62 +18,6 @@ const SMALL: usize = 4 << 10;
 const SETTLE: Duration = Duration::from_secs(2);
 /// What the daemon of the burst may use, in MiB.
 const MEMORY: u64 = 256;
-
-/// A plain client of the same server: as fast as one gets there from this machine.
-struct Bare {
-    store: MicrosoftAzure,
-    runtime: tokio::runtime::Runtime,
-}
-
-impl Bare {
-    /// Requests that it has under way, as many as tierfs may.
-    const AT_ONCE: usize = 64;
-    const BLOCK: usize = 8 << 20;
-
-    fn of(server: &BlobServer) -> Self {
-        server.container("bench");
-        // Fails only if a provider is there already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let store = MicrosoftAzureBuilder::new()
-            .with_account(ACCOUNT)
-            .with_access_key(KEY)
-            .with_container_name("bench")
-            .with_endpoint(server.service())
-            .with_allow_http(true)
-            .build()
-            .expect("a client");
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-        Self { store, runtime }
-    }
-
-    /// Uploads what [`burst`] writes.
-    fn upload(&self, size: u64) {
-        let one = |writer: usize| async move {
-            let name = Name::from(format!("bare/shard-{writer}"));
-            let mut upload = WriteMultipart::new(self.store.put_multipart(&name).await?);
-            let block = vec![0; Self::BLOCK];
-            let mut left = size;
-            while left > 0 {
-                let length = left.min(Self::BLOCK as u64);
-                upload.wait_for_capacity(Self::AT_ONCE / WRITERS).await?;
-                upload.put(bytes::Bytes::copy_from_slice(&block[..usize::try_from(length).unwrap_or(0)]));
-                left -= length;
-            }
-            upload.finish().await
-        };
-        let all = stream::iter(0..WRITERS).map(one).buffer_unordered(WRITERS);
-        self.runtime.block_on(all.try_collect::<Vec<_>>()).expect("uploads");
-    }
-
-    /// Puts `count` small blobs.
-    fn put(&self, count: usize) {
-        let one = |i: usize| async move {
-            self.store.put(&Name::from(format!("bare/{}", work::file_name(i))), vec![0; SMALL].into()).await
-        };
-        let all = stream::iter(0..count).map(one).buffer_unordered(Self::AT_ONCE);
-        self.runtime.block_on(all.try_collect::<Vec<_>>()).expect("puts");
-    }
-}
 
 /// As many processes write a shard each, with fsync and close; answers how long that takes.
 fn burst(directory: &Path, size: u64) -> f64 {
@@ -125,7 +65,7 @@ pub fn checkpoint(effort: Effort) -> Vec<Outcome> {
         taken
     };
     let plainly = || {
-        let taken = seconds(|| bare.upload(size));
+        let taken = seconds(|| bare.upload(WRITERS, size));
         uploaded.borrow_mut().push(taken);
         taken
     };
@@ -188,7 +128,7 @@ fn small_files_in(effort: Effort, count: usize, order: &str) -> Outcome {
         taken
     };
     let subjects: Vec<Subject<'_>> =
-        vec![("bare client", Box::new(|| seconds(|| bare.put(count)))), ("tierfs", Box::new(through))];
+        vec![("bare client", Box::new(|| seconds(|| bare.put(count, SMALL)))), ("tierfs", Box::new(through))];
     let measured = measure(effort, subjects);
     let what = format!("10,000 files of 4 KiB durable in Blob, order = \"{order}\"");
     measured.ratio("8s", &what, "tierfs", "bare client", 0.50)

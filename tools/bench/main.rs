@@ -2,8 +2,10 @@
 //!
 //! Run by `tools/bench/run.sh`; exit code 1 if a figure misses its limit, 0 otherwise (a void one says nothing).
 
+mod bare;
 mod bursts;
 mod harness;
+mod movement;
 mod names;
 mod peers;
 mod rows;

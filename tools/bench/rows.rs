@@ -4,7 +4,7 @@ use crate::harness::{Bound, Effort, Outcome, measure, seconds};
 use crate::peers::Peer;
 use crate::support::blob_server::BlobServer;
 use crate::support::{Mode, Mount, Tiers};
-use crate::{bursts, names, work};
+use crate::{bursts, movement, names, work};
 use std::fs;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 pub type Row = (&'static str, &'static str, fn(Effort) -> Vec<Outcome>);
 
 /// All rows there are.
-pub const ROWS: [Row; 9] = [
+pub const ROWS: [Row; 12] = [
     (
         "0",
         "what FUSE costs on this machine: a null daemon against the native directory; nothing of tierfs",
@@ -38,6 +38,13 @@ pub const ROWS: [Row; 9] = [
         bursts::checkpoint,
     ),
     ("8s", "10,000 files of 4 KiB until they are in Blob, against a bare client's PUTs", bursts::small_files),
+    (
+        "9",
+        "promotion of 4 GiB and of 10,000 small files against a plain download; 4 KiB reads meanwhile",
+        movement::promotion,
+    ),
+    ("10", "decisions of the policy: nanoseconds each", movement::decisions),
+    ("11", "a million files in the catalog: the daemon at rest", movement::at_rest),
 ];
 
 pub const MIB: f64 = 1_048_576.0;
