@@ -6,6 +6,21 @@ use super::story::tell;
 use tierfs::tier::RenameMode::{Exchange, Replace};
 
 #[test]
+fn what_was_only_opened_outlasts_power() {
+    for (chance, gone) in [(0, Wait), (1, Wait), (2, DropHot), (0, DropHot)] {
+        tell(&[
+            (Create("k/a/b", 10), Go),
+            (Flush, Go),
+            (gone, Go),
+            (Open(0, "k/a/b"), Go),
+            (Close(0), Go),
+            (Wait, Go),
+            (LosePower(chance), Look),
+        ]);
+    }
+}
+
+#[test]
 fn a_file_and_a_directory_change_places_across_homes() {
     tell(&[(Rename("s/b", "h/a", Exchange), Go)]);
 }
