@@ -34,7 +34,9 @@ use serde::{Deserialize, Serialize};
 
 pub use engine::Location;
 pub use replace::Replacement;
-pub use verbs::{Catalog, IntentId, Wrote, copied_name, stage_name};
+pub use verbs::{
+    Catalog, IntentId, Wrote, copied_name, copied_partial_name, is_partial, partial_name, stage_name,
+};
 
 /// A row of `place`: a directory on a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -123,6 +125,14 @@ pub struct Replica {
     pub write_id: Option<String>,
     /// Lies under the tier's stage place.
     pub staged: bool,
+}
+
+impl Replica {
+    /// A staged file that has only some of the bytes of its generation; a map beside it says which.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.staged && is_partial(&self.name)
+    }
 }
 
 /// Where the bytes of a new inode go.

@@ -30,7 +30,7 @@ mod vanish;
 mod tests;
 
 pub use bytes::Wrote;
-pub use preserve::copied_name;
+pub use preserve::{copied_name, copied_partial_name};
 
 use super::engine::{Engine, Location, ids, open};
 use super::schema;
@@ -63,6 +63,22 @@ pub struct IntentId(pub i64);
 /// Key of a stage file below the stage place: fan-out by inode, then inode and generation.
 pub fn stage_name(ino: Ino, generation: Generation) -> Vec<u8> {
     format!("{:02x}/{}-{}", ino.0 & 0xff, ino.0, generation.0).into_bytes()
+}
+
+/// End of the name of a stage file that has only some of the bytes of its generation: a map beside it says which, and the
+/// others are those of a generation that home has.
+const PARTIAL: &[u8] = b".partial";
+
+/// [`stage_name`] of a file that is to be partly staged.
+#[must_use]
+pub fn partial_name(ino: Ino, generation: Generation) -> Vec<u8> {
+    [&stage_name(ino, generation), PARTIAL].concat()
+}
+
+/// Whether the stage file of this name has only some of the bytes of its generation.
+#[must_use]
+pub fn is_partial(name: &[u8]) -> bool {
+    name.ends_with(PARTIAL)
 }
 
 impl Catalog {

@@ -38,13 +38,21 @@ pub(super) enum Standing {
     Hidden,
 }
 
+/// Names the time since this machine was started.
+///
+/// # Errors
+/// If /proc can't be read.
+pub(super) fn boot_id() -> Result<String> {
+    read("/proc/sys/kernel/random/boot_id")
+}
+
 impl Owner {
     /// This process.
     ///
     /// # Errors
     /// If /proc can't be read.
     pub fn this_process(clock: &dyn Clock) -> Result<Self> {
-        let boot_id = read("/proc/sys/kernel/random/boot_id")?;
+        let boot_id = boot_id()?;
         let pid = std::process::id();
         let started = start_time(pid)?
             .ok_or_else(|| Error::new(Kind::NotFound, "this process is not in /proc: mount proc"))?;

@@ -4,16 +4,20 @@
 //! # Disk format
 //! Under `.tierfs/stage/<catalog id>/`: `owner` (JSON, [`crate::data::Owner`]) and `lock` (flock held while the
 //! owner lives); `<xx>/<name>` staged bytes, `<xx>/<name>.json` their [`Sidecar`],
-//! `<xx>/<name>.copy` bytes being copied here from an older generation; `tmp/` temporaries of
+//! `<xx>/<name>.copy` bytes being copied here from an older generation, `<xx>/<name>.map` of one that is partly
+//! staged which bytes it has ([`crate::data::partial`]); `tmp/` temporaries of
 //! this owner, emptied by the next.
 
 mod claim;
+mod partial;
 
 use crate::data::copy::{clone_file, copy_file};
 use crate::data::local::{FILE_MODE, Local};
 use crate::data::owner::Owner;
+use crate::data::partial::Partial;
 use crate::data::reader::Reader;
 use crate::data::sidecar::Sidecar;
+use crate::catalog::is_partial;
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Access, Object, RenameMode, Tier};
 use crate::types::{FileKind, Key};
@@ -21,15 +25,16 @@ use bytes::Bytes;
 use claim::Claim;
 pub use claim::{Elsewhere, Life};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const TEMPORARY: &str = "tmp";
 const SIDECAR: &[u8] = b".json";
 const COPY: &[u8] = b".copy";
+const MAP: &[u8] = b".map";
 /// One read of a copy from a remote tier: small beside any block cache.
 const COPY_PIECE: usize = 1 << 20;
 
@@ -42,6 +47,8 @@ pub struct Staged {
     pub object: Option<Object>,
     /// Whether a `.copy` is there.
     pub copy: bool,
+    /// Whether a map is there.
+    pub map: bool,
     /// What the bytes say of themselves; `None` if nothing, or nothing that can be read.
     pub sidecar: Option<Sidecar>,
 }
@@ -60,6 +67,8 @@ pub struct StageStore {
     /// The machine may have been started anew since the last owner took the stage.
     restarted: AtomicBool,
     temporaries: AtomicU64,
+    /// Partly staged files that somebody has in hand.
+    partials: Mutex<HashMap<Vec<u8>, Weak<Partial>>>,
     /// Fan-out directories whose own entries are known to be durable.
     durable: Mutex<HashSet<Key>>,
 }
@@ -123,7 +132,7 @@ impl StageStore {
         self.local()?.files()?.open(&self.key(name)?, access)
     }
 
-    /// Removes stage file `name`, its sidecar and its `.copy`; what is not there is fine.
+    /// Removes stage file `name`, its sidecar, its map and its `.copy`; what is not there is fine.
     ///
     /// # Errors
     /// As unlink(2).
@@ -131,6 +140,9 @@ impl StageStore {
         // The bytes go first: a sidecar alone describes nothing, bytes alone could not be told.
         self.local()?.remove(&self.key(name)?)?;
         self.local()?.remove(&self.copy_path(name)?)?;
+        if is_partial(name) {
+            self.remove_map(name)?;
+        }
         self.remove_sidecar(name)
     }
 
@@ -162,12 +174,16 @@ impl StageStore {
         Sidecar::from_json(&json).map_err(|error| error.context(key))
     }
 
-    /// Makes stage file `name`, its sidecar and their names durable.
+    /// Makes stage file `name`, its sidecar, its map and their names durable.
     ///
     /// # Errors
     /// As fsync(2).
     pub fn sync(&self, name: &[u8]) -> Result<()> {
-        self.open(name, Access::Read)?.sync_all()?;
+        if is_partial(name) {
+            self.open_partial(name)?.sync()?;
+        } else {
+            self.open(name, Access::Read)?.sync_all()?;
+        }
         if let Some(sidecar) = self.local()?.open(&self.suffixed(name, SIDECAR)?)? {
             sidecar.sync_all()?;
         }
@@ -210,9 +226,11 @@ impl StageStore {
         for directory in directories {
             self.local()?.for_each(&self.root.join(&directory)?, |entry| {
                 let path = [&directory, &b"/"[..], &entry.name].concat();
-                let base = path.strip_suffix(SIDECAR).or_else(|| path.strip_suffix(COPY)).unwrap_or(&path);
-                let staged = found.entry(base.to_vec()).or_default();
-                if path.ends_with(COPY) {
+                let base = [SIDECAR, COPY, MAP].into_iter().find_map(|suffix| path.strip_suffix(suffix));
+                let staged = found.entry(base.unwrap_or(&path).to_vec()).or_default();
+                if path.ends_with(MAP) {
+                    staged.map = true;
+                } else if path.ends_with(COPY) {
                     staged.copy = true;
                 } else if !path.ends_with(SIDECAR) {
                     staged.object = Some(entry.object);
@@ -228,8 +246,15 @@ impl StageStore {
     /// # Errors
     /// `Exists`, `NotFound`.
     pub fn hand_over(&self, name: &[u8], to: &Self, new_name: &[u8]) -> Result<()> {
+        if is_partial(name) != is_partial(new_name) {
+            return Err(Error::new(Kind::Invalid, "a partly staged file can't become a whole one by its name"));
+        }
+        if is_partial(name) {
+            self.hand_over_map(name, to, new_name)?;
+        }
         let new_key = to.prepare(new_name)?;
-        self.local()?.files()?.rename(&self.key(name)?, &new_key, RenameMode::NoReplace)
+        self.local()?.files()?.rename(&self.key(name)?, &new_key, RenameMode::NoReplace)?;
+        if is_partial(name) { self.remove_map(name) } else { Ok(()) }
     }
 
     /// Moves the file at native key `from` of the same tier here, over what is at `name`.

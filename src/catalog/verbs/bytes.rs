@@ -1,6 +1,6 @@
 //! What opens and closes for writing mean for the tables.
 
-use super::Catalog;
+use super::{Catalog, partial_name, stage_name};
 use crate::catalog::tables::{Order, ReplicaRow, State, Tx, Why};
 use crate::catalog::{Content, Inode, Replica, WriteState};
 use crate::error::{Error, Kind, Result};
@@ -44,9 +44,21 @@ impl Catalog {
     /// A write-open of a file whose home is elsewhere. Starts generation + 1 on `stage`. If the newest generation is already staged on `stage`,
     /// the same stage file is taken back under the new generation (the step keeps its place if anything waits for it); else a new row is made, named by [`stage_name`].
     /// Answers the staged replica; its file may have to be made. While the file is being written already, answers the row there is.
-    ///
-    /// [`stage_name`]: crate::catalog::stage_name
     pub fn begin_write(&self, ino: Ino, stage: TierId) -> Result<Replica> {
+        self.begin(ino, stage, stage_name)
+    }
+
+    /// [`Catalog::begin_write`] of a file of which no generation is staged, and of which only what is written will be.
+    pub fn begin_partial(&self, ino: Ino, stage: TierId) -> Result<Replica> {
+        self.begin(ino, stage, partial_name)
+    }
+
+    fn begin(
+        &self,
+        ino: Ino,
+        stage: TierId,
+        name_of: impl Fn(Ino, Generation) -> Vec<u8>,
+    ) -> Result<Replica> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
             if inode.attr.kind != FileKind::Regular {
@@ -62,7 +74,7 @@ impl Catalog {
             let next = inode.generation.next();
             let mut row = match there {
                 Some(row) => row,
-                None => tx.staged_row(stage, ino, next)?,
+                None => tx.staged_row_named(stage, ino, next, &name_of(ino, next))?,
             };
             tx.take_back_step(&inode)?;
             row.generation = next.0;

@@ -1,5 +1,6 @@
 //! What happens to keys when their inode stops answering for them: shared by unlink, rmdir and rename.
 
+use super::is_partial;
 use crate::catalog::tables::{Order, ReplicaRow, Tx, Why};
 use crate::catalog::{Inode, Writers};
 use crate::error::Result;
@@ -103,22 +104,39 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Whether the newest content of `inode` is somewhere else than at `row` too (or `row` never
-    /// had it).
+    /// Whether the newest content of `inode` is somewhere else than at `row` too, or `row` never
+    /// had it: nor what a partly staged generation has of an earlier one.
     pub(super) fn has_other_copy(&self, inode: &Inode, row: &ReplicaRow) -> Result<bool> {
-        if inode.attr.kind == FileKind::Directory || row.generation != inode.generation.0 {
+        if inode.attr.kind == FileKind::Directory {
             return Ok(true);
         }
-        for other in self.replicas_of(inode.attr.ino)? {
-            let same = (other.place, &other.name) == (row.place, &row.name);
-            if !same
-                && other.generation == row.generation
-                && (other.version.is_some() || self.is_stage(other.place)?)
-            {
+        let mut others = self.replicas_of(inode.attr.ino)?;
+        others.retain(|other| (other.place, &other.name) != (row.place, &row.name));
+        if row.generation != inode.generation.0 {
+            return Ok(!self.is_base(row, &others)?);
+        }
+        for other in others {
+            let here = other.version.is_some() || self.is_stage(other.place)?;
+            if other.generation == row.generation && here && !is_partial(&other.name) {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether a partly staged generation may need the bytes at `row`: none of the `others` outside stages has them, or what became of
+    /// them.
+    fn is_base(&self, row: &ReplicaRow, others: &[ReplicaRow]) -> Result<bool> {
+        if row.generation == 0 || row.version.is_none() || self.is_stage(row.place)? {
+            return Ok(false);
+        }
+        let (mut needed, mut replaced) = (false, false);
+        for other in others {
+            let staged = self.is_stage(other.place)?;
+            needed |= staged && is_partial(&other.name);
+            replaced |= !staged && other.version.is_some() && other.generation >= row.generation;
+        }
+        Ok(needed && !replaced)
     }
 
     /// Hands the keys of a directory without a name on: real ones in `gone` are removed with their
@@ -146,8 +164,18 @@ impl Tx<'_> {
 
     /// The row of stage file `name`, holding `generation` of `ino` (nothing yet).
     pub(super) fn staged_row(&self, tier: TierId, ino: Ino, generation: Generation) -> Result<ReplicaRow> {
-        let name = super::stage_name(ino, generation);
-        let mut row = ReplicaRow::new(self.tier(tier.0)?.stage, &name, ino.0);
+        self.staged_row_named(tier, ino, generation, &super::stage_name(ino, generation))
+    }
+
+    /// The same under another name.
+    pub(super) fn staged_row_named(
+        &self,
+        tier: TierId,
+        ino: Ino,
+        generation: Generation,
+        name: &[u8],
+    ) -> Result<ReplicaRow> {
+        let mut row = ReplicaRow::new(self.tier(tier.0)?.stage, name, ino.0);
         row.generation = generation.0;
         Ok(row)
     }

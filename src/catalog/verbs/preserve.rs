@@ -1,7 +1,7 @@
 //! Closed generations that newer ones follow before their turn to be committed: their bytes stay in a stage file of
 //! their own, and their step keeps its place, so that what was closed after them is never visible before them.
 
-use super::{Catalog, stage_name};
+use super::{Catalog, PARTIAL, is_partial, stage_name};
 use crate::catalog::schema::{PRESERVED, RECONCILE};
 use crate::catalog::tables::{Order, ReconcileStep, ReplicaRow, Tx, Why};
 use crate::catalog::{Content, Inode, PlaceId, RenamePlan, Replica, Step, StepKind, WriteState};
@@ -148,6 +148,12 @@ pub fn copied_name(ino: Ino, generation: Generation) -> Vec<u8> {
     [&stage_name(ino, generation), COPIED].concat()
 }
 
+/// The same of a generation that is partly staged.
+#[must_use]
+pub fn copied_partial_name(ino: Ino, generation: Generation) -> Vec<u8> {
+    [&copied_name(ino, generation), PARTIAL].concat()
+}
+
 fn is_of(inode: &Inode, content: Content) -> bool {
     (inode.attr.size, inode.attr.mtime) == (content.size, content.mtime)
 }
@@ -181,7 +187,11 @@ impl Tx<'_> {
     /// The staged file goes on as the next generation, and the answered row is for a copy of what it holds.
     fn go_on_over_copy(&self, (inode, staged, step): Closed) -> Result<Replica> {
         let (ino, generation) = (inode.attr.ino, inode.generation);
-        let copy = ReplicaRow { name: copied_name(ino, generation), ..staged.clone() };
+        let name = match is_partial(&staged.name) {
+            true => copied_partial_name(ino, generation),
+            false => copied_name(ino, generation),
+        };
+        let copy = ReplicaRow { name, ..staged.clone() };
         self.put_replica(&copy)?;
         self.put_replica(&ReplicaRow { generation: generation.next().0, ..staged })?;
         self.keep_turn(&inode, &step)?;

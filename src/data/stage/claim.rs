@@ -130,6 +130,7 @@ impl StageStore {
             is_claimed: AtomicBool::new(false),
             restarted: AtomicBool::new(false),
             temporaries: AtomicU64::new(0),
+            partials: Mutex::default(),
             durable: Mutex::default(),
         })
     }
