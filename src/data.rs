@@ -30,7 +30,7 @@ pub use fill::{Fill, Phase as FillPhase};
 pub use hot::{FillStart, HotStore, Identity, Space};
 pub use meters::Meters;
 pub use owner::Owner;
-pub use partial::{Base, Candidate, Candidates, Mapped, Partial, Patched};
+pub use partial::{Base, Candidate, Candidates, Map, Mapped, Partial, Patched};
 pub use reader::{Reader, Source};
 pub use sidecar::{Sidecar, SidecarState};
 pub use stage::{Elsewhere, Life, StageStore, Staged};

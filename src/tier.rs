@@ -312,6 +312,9 @@ pub enum Special {
     },
 }
 
+/// Most blocks that an upload may have.
+pub const BLOCKS_MAX: u64 = 50_000;
+
 /// Bytes on their way to a tier, invisible until committed. Dropped uncommitted, it leaves nothing visible.
 #[async_trait]
 pub trait Upload: Send + Sync {
@@ -326,6 +329,22 @@ pub trait Upload: Send + Sync {
     async fn resume(&self, content: ContentId) -> Result<BTreeMap<u64, u64>> {
         let _ = content;
         Ok(BTreeMap::new())
+    }
+
+    /// The sizes of the blocks that make up what lies under the key in `version`, in order, where an upload can take them over from
+    /// there; none elsewhere. Called before anything else.
+    ///
+    /// # Errors
+    /// As the tier says.
+    async fn blocks_there(&self, version: &Version) -> Result<Vec<u64>> {
+        let _ = version;
+        Ok(Vec::new())
+    }
+
+    /// Block number `index` is block number `there` of those, as it is, and not sent. The commit then needs the condition that `version` is
+    /// still there.
+    fn keep_block(&self, index: u64, there: usize) {
+        let _ = (index, there);
     }
 
     /// Sends block number `index` (from 0); blocks may go in parallel and in any order.

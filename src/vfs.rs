@@ -30,6 +30,7 @@ mod natives;
 mod node;
 mod open;
 mod open_file;
+mod partial;
 mod place;
 mod preserve;
 mod publish;
@@ -70,6 +71,7 @@ pub use handle::FileHandle;
 pub use io::ReadAnswer;
 pub use open::{Close, Opened, Released};
 pub use open_file::OpenFileId;
+pub use partial::PARTIAL_FROM;
 pub use publish::{AtHome, Pending};
 pub use room::{Cause, Making, Waiter, Waiters, Wanted};
 pub use settle::Settled;
@@ -148,6 +150,8 @@ pub struct Parts {
     pub defaults: Defaults,
     /// How files are given to the kernel.
     pub mode: IoMode,
+    /// From this size on a file at home alone is staged in part when it is written: [`PARTIAL_FROM`].
+    pub partial_from: u64,
     /// Size that statfs shows for a blob tier, in bytes.
     pub blob_size: u64,
     /// Names of programs whose reads say nothing of what is needed: searches and backups.

@@ -361,6 +361,14 @@ impl fuser::Filesystem for Mount {
                         }
                     });
                 }
+                Ok(ReadAnswer::Patched(file)) => {
+                    self.0.runtime.spawn(async move {
+                        match file.read(offset, size).await {
+                            Ok(bytes) => reply.data(&bytes),
+                            Err(error) => refuse(reply, &error),
+                        }
+                    });
+                }
                 Err(error) if error.kind() == Kind::WouldBlock => {
                     let read =
                         move |vfs: &vfs::Vfs, _: &vfs::Caller| vfs.read_apart(handle(fh), offset, size);

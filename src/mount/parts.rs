@@ -15,7 +15,7 @@ use crate::host;
 use crate::mover::{Committer, Mover, MoverHandle, MoverParts, Recovered, RoomMaker, Stores};
 use crate::tier::Writing;
 use crate::types::{Invalidation, TierId};
-use crate::vfs::{AtHome, Facts, IoMode, Making, Parts, Vfs};
+use crate::vfs::{AtHome, Facts, IoMode, Making, PARTIAL_FROM, Parts, Vfs};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt;
@@ -121,6 +121,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         invalidate: invalidate.clone(),
         defaults,
         mode,
+        partial_from: PARTIAL_FROM,
         blob_size: config
             .tiers
             .iter()

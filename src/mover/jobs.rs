@@ -9,6 +9,7 @@ pub(crate) mod conflict;
 mod delete;
 pub(crate) mod directory;
 pub(crate) mod prefix;
+mod partial;
 mod preserved;
 pub(crate) mod reconcile;
 pub(crate) mod relocate;

@@ -1,7 +1,7 @@
 //! The stores of `data` as the mover uses them: stages, hot copies, memory.
 
 use crate::catalog::Replica;
-use crate::data::{HotStore, Identity, MemoryBudget, Permit, Sidecar, StageStore, Staged};
+use crate::data::{HotStore, Identity, MemoryBudget, Partial, Permit, Sidecar, StageStore, Staged};
 use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::types::{Key, TierId};
@@ -49,11 +49,19 @@ impl Stores {
         self.stages.get(&tier).is_some_and(|stage| stage.is_of_an_earlier_boot())
     }
 
-    /// Makes a staged file the hot copy of `home`; false if the tier keeps none.
+    /// A partly staged file, the same for all who use it.
+    pub(crate) fn open_partial(&self, staged: &Replica) -> Result<Arc<Partial>> {
+        self.stage(staged.tier)?.open_partial(&staged.name)
+    }
+
+    /// Makes a staged file the hot copy of `home`; false if the tier keeps none, or the file lacks some of its bytes.
     pub(crate) fn adopt(&self, context: &Context, staged: &Replica, home: &Replica) -> Result<bool> {
         let (Some(hot), Some(version)) = (self.hot.get(&staged.tier), home.version.clone()) else {
             return Ok(false);
         };
+        if staged.is_partial() {
+            return Ok(false);
+        }
         let location = context.tier(home.tier)?.location();
         let identity = Identity { location, key: home.key.clone(), version };
         hot.store.adopt_staged(&staged.key, &identity)?;

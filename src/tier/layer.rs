@@ -367,6 +367,14 @@ impl<L: Layer> Upload for LayeredUpload<L> {
         self.inner.sync().await
     }
 
+    async fn blocks_there(&self, version: &Version) -> Result<Vec<u64>> {
+        self.layer.around(call(Operation::Upload, &self.key), &|_| self.inner.blocks_there(version)).await
+    }
+
+    fn keep_block(&self, index: u64, there: usize) {
+        self.inner.keep_block(index, there);
+    }
+
     async fn commit(&self, blocks: u64, attrs: &Attrs, condition: &Condition) -> Result<Version> {
         let call = write(Operation::Commit, &self.key, attrs, condition);
         self.layer.around(call, &|_| self.inner.commit(blocks, attrs, condition)).await

@@ -120,12 +120,8 @@ impl Vfs {
         if times == AttrChange::default() {
             return Ok(());
         }
-        let (super::open_file::Bytes::Native { file, tier } | super::open_file::Bytes::Staged { file, tier }) =
-            &open.bytes
-        else {
-            return Ok(());
-        };
-        self.resident(*tier).ok_or(Kind::Absent)?.set_attr_open(file, &times)
+        let Some(tier) = open.tier() else { return Ok(()) };
+        self.resident(tier).ok_or(Kind::Absent)?.set_attr_open(open.changing()?, &times)
     }
 
     fn set_size(&self, caller: &Caller, ino: Ino, handle: Option<FileHandle>, size: u64) -> Result<()> {
@@ -151,7 +147,7 @@ impl Vfs {
         let handle = self.handles.file(handle)?;
         let open = handle.node.file.lock().open.clone();
         let open = open.ok_or(Kind::Os(libc::EBADF))?;
-        Ok(open.writable()?.set_len(size)?)
+        open.writable()?.set_len(size)
     }
 
     /// How full the tiers behind `ino` are: at the root all distinct file systems together, below it

@@ -1,9 +1,9 @@
 //! Bytes of open handles: read, write, fsync, fallocate, seek, copy.
 
 use super::handle::FileHandle;
-use super::open_file::{Bytes, OpenFile, content_of};
+use super::open_file::{Bytes, OpenFile, Writable};
 use super::{Caller, Pending, Vfs};
-use crate::data::Reader;
+use crate::data::{Patched, Reader};
 use crate::error::{Error, Kind, Result};
 use crate::tier::Patience;
 use crate::types::{Ino, TierId};
@@ -19,6 +19,8 @@ pub enum ReadAnswer {
     Ready(usize),
     /// They must be fetched: ask this reader, which waits.
     Later(Arc<Reader>),
+    /// The same of a file that is partly staged.
+    Patched(Arc<Patched>),
 }
 
 impl Vfs {
@@ -54,6 +56,13 @@ impl Vfs {
                 Some(count) => count.map(ReadAnswer::Ready),
                 None => Ok(ReadAnswer::Later(reader.clone())),
             },
+            Bytes::Partial { file, tier } => {
+                self.parts.tiers.note_use(*tier);
+                match file.try_read(offset, buffer) {
+                    Some(count) => count.map(ReadAnswer::Ready),
+                    None => Ok(ReadAnswer::Patched(file.clone())),
+                }
+            }
             Bytes::Native { file, tier } | Bytes::Staged { file, tier } | Bytes::Hot { file, tier } => {
                 self.parts.tiers.note_use(*tier);
                 read_full(file, offset, buffer).map(ReadAnswer::Ready)
@@ -67,6 +76,9 @@ impl Vfs {
     /// As [`Vfs::read`].
     pub fn read_apart(&self, handle: FileHandle, offset: u64, size: usize) -> Result<Vec<u8>> {
         let open = self.opened(handle)?;
+        if let Bytes::Partial { file, .. } = &open.bytes {
+            return Ok(self.parts.runtime.block_on(file.read(offset, size))?.to_vec());
+        }
         let file = open.file().ok_or(Kind::Stale)?;
         let mut buffer = vec![0; size];
         let count = read_full(file, offset, &mut buffer)?;
@@ -110,25 +122,16 @@ impl Vfs {
     pub fn write(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Result<usize> {
         let open = self.opened(handle)?;
         self.note_use(&open);
-        let file = open.writable()?;
-        let mut written = 0;
-        while written < data.len() {
-            match file.write_at(&data[written..], offset + written as u64) {
-                Ok(0) => break,
-                Ok(count) => written += count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                // What is written is told; the next write meets the trouble again.
-                Err(_) if written > 0 => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(written)
+        open.writable()?.write(offset, data)
     }
 
     /// A program uses the tier with these bytes.
     pub(super) fn note_use(&self, open: &OpenFile) {
         match &open.bytes {
-            Bytes::Native { tier, .. } | Bytes::Staged { tier, .. } | Bytes::Hot { tier, .. } => {
+            Bytes::Native { tier, .. }
+            | Bytes::Staged { tier, .. }
+            | Bytes::Partial { tier, .. }
+            | Bytes::Hot { tier, .. } => {
                 self.parts.tiers.note_use(*tier);
             }
             // The reader tells when it asks its tier.
@@ -141,8 +144,7 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::write`], also if a part was written.
     pub fn write_all(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Result<usize> {
-        let open = self.opened(handle)?;
-        open.writable()?.write_all_at(data, offset)?;
+        self.opened(handle)?.writable()?.write_all(offset, data)?;
         Ok(data.len())
     }
 
@@ -168,12 +170,11 @@ impl Vfs {
         let handle = self.handles.file(handle)?;
         let open = handle.node.file.lock().open.clone();
         let Some(open) = open.filter(|open| open.is_written()) else { return Ok(None) };
-        let file = open.writable()?;
-        file.sync_all()?;
+        open.writable()?.sync()?;
         crate::failpoint::pass("bytes_synced");
-        let content = content_of(file)?;
+        let content = open.content()?;
         match &open.bytes {
-            Bytes::Native { tier, .. } => {
+            Bytes::Native { file, tier } => {
                 let version = self.resident(*tier).ok_or(Kind::Absent)?.stat_open(file)?.version;
                 self.catalog().wrote_native(handle.node.ino, *tier, content, &version)?;
             }
@@ -216,9 +217,8 @@ impl Vfs {
     /// # Errors
     /// As fallocate(2).
     pub fn fallocate(&self, handle: FileHandle, mode: i32, offset: u64, length: u64) -> Result<()> {
-        let open = self.opened(handle)?;
         let flags = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        Ok(rustix::fs::fallocate(open.writable()?, flags, offset, length)?)
+        self.opened(handle)?.writable()?.allocate(flags, offset, length)
     }
 
     /// `SEEK_DATA` and `SEEK_HOLE`. A streamed file is all data.
@@ -233,6 +233,7 @@ impl Vfs {
             _ => return Err(Kind::Invalid.into()),
         };
         match (&open.bytes, open.file()) {
+            (Bytes::Partial { file, .. }, _) => file.partial().seek(target),
             (_, Some(file)) => Ok(rustix::fs::seek(file, target)?),
             (Bytes::Streamed(reader), _) if offset < reader.size() => {
                 Ok(if whence == libc::SEEK_DATA { offset } else { reader.size() })
@@ -248,7 +249,7 @@ impl Vfs {
     pub fn copy_range(&self, from: (FileHandle, u64), to: (FileHandle, u64), length: u64) -> Result<u64> {
         let (source, target) = (self.opened(from.0)?, self.opened(to.0)?);
         let source = source.file().ok_or(Kind::Outside)?;
-        let target = target.writable()?;
+        let Writable::Whole(target) = target.writable()? else { return Err(Kind::Outside.into()) };
         let (mut offset_in, mut offset_out) = (from.1, to.1);
         // A reply carries 32 bits; the caller comes back for the rest.
         let length = usize::try_from(length.min(1 << 30)).unwrap_or(1 << 30);

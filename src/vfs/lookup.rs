@@ -98,11 +98,10 @@ impl Vfs {
         };
         let unclosed = matches!(inode.state, WriteState::Writing | WriteState::ClosedOpen);
         let mut attr = inode.attr;
-        let written = open.as_ref().filter(|open| open.is_written());
-        let content = match written.and_then(|open| Some((open, open.file()?))) {
-            Some((open, file)) => {
+        let content = match open.as_ref().filter(|open| open.is_written()) {
+            Some(open) => {
                 self.may_touch(open)?;
-                Some(content_of(file)?)
+                Some(open.content()?)
             }
             // Its writer outlives an earlier daemon: only the stage file knows.
             None if unclosed => self.staged_content(attr.ino)?,

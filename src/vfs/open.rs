@@ -2,7 +2,7 @@
 
 use super::handle::{FileHandle, Handle};
 use super::node::{FileState, Node};
-use super::open_file::{Bytes, OpenFile, OpenFileId, content_of};
+use super::open_file::{Bytes, OpenFile, OpenFileId};
 use super::write_open::{Begun, truncate_if};
 use super::{Caller, IoMode, Pending, Vfs, Wait};
 use crate::catalog::{Content, Inode, Replica, WriteState};
@@ -174,7 +174,7 @@ impl Vfs {
 
     pub(super) fn open_file(&self, bytes: Bytes, generation: Generation) -> Arc<OpenFile> {
         let id = OpenFileId(self.next_open_file.fetch_add(1, Ordering::Relaxed));
-        let resident = !matches!(bytes, Bytes::Streamed(_));
+        let resident = !matches!(bytes, Bytes::Streamed(_) | Bytes::Partial { .. });
         let passthrough = AtomicBool::new(resident && self.io_mode() == IoMode::Passthrough);
         let renames = self.path_epoch.load(Ordering::Acquire);
         Arc::new(OpenFile { id, bytes, generation, passthrough, renames })
@@ -280,12 +280,12 @@ impl Vfs {
     /// The staged file, or a native one.
     pub(super) fn open_local(&self, replicas: &[Replica], rule: &Rule) -> Result<Option<Bytes>> {
         if let Some(staged) = replicas.iter().find(|replica| replica.staged) {
-            let file = self.stage(staged.tier)?.open(&staged.name, crate::tier::Access::ReadWrite);
-            let file = file.map_err(|error| match error.kind() {
+            let ino = staged.ino.ok_or(Kind::Corrupt)?;
+            let bytes = self.staged_bytes(ino, staged.tier, &staged.name).map_err(|error| match error.kind() {
                 Kind::NotFound => lost(staged, error),
                 _ => error,
             })?;
-            return Ok(Some(Bytes::Staged { file: Arc::new(file), tier: staged.tier }));
+            return Ok(Some(bytes));
         }
         for replica in replicas {
             let Some(resident) = self.resident(replica.tier) else { continue };
@@ -409,21 +409,22 @@ impl Vfs {
 
     /// What became of the writes, where only a close says so.
     fn report_writes(&self, caller: &Caller, open: &OpenFile) -> Result<()> {
-        let (Bytes::Native { file, tier } | Bytes::Staged { file, tier }) = &open.bytes else {
+        let Some(tier) = open.tier().filter(|tier| open.is_written() && self.is_networked(*tier)) else {
             return Ok(());
         };
-        if !self.is_networked(*tier) {
-            return Ok(());
+        if caller.wait == Wait::Never {
+            return Err(Kind::WouldBlock.into());
         }
-        match caller.wait {
-            Wait::Never => Err(Kind::WouldBlock.into()),
-            Wait::Allowed => self.resident(*tier).ok_or(Kind::Absent)?.report_writes(file),
+        if let Bytes::Partial { file, .. } = &open.bytes {
+            // Another machine that takes it over believes of the map only what is vouched for.
+            file.partial().sync()?;
         }
+        self.resident(tier).ok_or(Kind::Absent)?.report_writes(open.changing()?)
     }
 
     /// Tells the catalog what the file is now, if that is news.
     pub(super) fn record_content(&self, node: &Node, state: &mut FileState, open: &OpenFile) -> Result<()> {
-        let content = content_of(open.writable()?)?;
+        let content = open.content()?;
         let is_known = content.is_still(state.told.as_ref()) && !state.must_close;
         if node.unlinked.load(Ordering::Acquire) || is_known {
             return Ok(());
@@ -522,7 +523,7 @@ impl Vfs {
         let path = self.some_path(node.ino)?;
         let waits = match &open.bytes {
             Bytes::Native { tier, .. } => self.rule(&path, self.ids(node.ino)?).home != *tier,
-            Bytes::Staged { .. } => {
+            Bytes::Staged { .. } | Bytes::Partial { .. } => {
                 let inode = self.catalog().inode(node.ino)?;
                 inode.state == WriteState::Clean && self.newest(&inode)?.iter().any(|replica| replica.staged)
             }
@@ -547,12 +548,12 @@ impl Vfs {
         if node.unlinked.load(Ordering::Acquire) {
             return Ok(());
         }
-        if !matches!(open.bytes, Bytes::Staged { .. }) {
+        if !open.is_staged() {
             // Bytes may have come through a mapping after the last FLUSH.
             return self.record_content(node, state, open);
         }
         let speculative = self.catalog().inode(node.ino)?.state == WriteState::Writing && !state.must_close;
-        let unchanged = content_of(open.writable()?)?.is_still(state.told.as_ref());
+        let unchanged = open.content()?.is_still(state.told.as_ref());
         let last = node.handles.load(Ordering::Acquire) == 0;
         if speculative && unchanged {
             if last {
@@ -573,7 +574,8 @@ impl Vfs {
 
     /// Opened for writing, never changed: the file is as clean as before.
     pub(super) fn revert(&self, ino: Ino) -> Result<()> {
-        if self.may_stay_hot(ino)? && self.end_unchanged(ino)? {
+        let whole = !self.newest(&self.catalog().inode(ino)?)?.iter().any(Replica::is_partial);
+        if whole && self.may_stay_hot(ino)? && self.end_unchanged(ino)? {
             return Ok(());
         }
         match self.catalog().revert_write(ino)? {

@@ -32,7 +32,8 @@ impl Vfs {
             let ids = inode.attr.ids();
             self.rule(&path, ids).order != Order::None && !self.is_held(&path, ids)
         };
-        if !is_ordered || !self.catalog().is_followed(ino)? {
+        // A copy of one that is partly staged would need its base, which the commit of the other replaces: it is taken back.
+        if staged.is_partial() || !is_ordered || !self.catalog().is_followed(ino)? {
             return Ok(None);
         }
         if caller.wait == Wait::Never {

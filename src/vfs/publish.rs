@@ -2,9 +2,9 @@
 //! as the next generation. Says what to wait for; whoever owns the thread does the waiting.
 
 use super::node::Node;
-use super::open_file::{Bytes, OpenFile, Place, content_of};
+use super::open_file::{OpenFile, Place, content_of};
 use super::{Caller, Vfs, Wait, WriteState};
-use crate::catalog::{Inode, Replica, copied_name};
+use crate::catalog::{Inode, Replica, copied_name, copied_partial_name};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::{Fsync, Rule, Write};
 use crate::tier::Access;
@@ -75,7 +75,7 @@ impl Vfs {
 
     /// The rule of a file that has to reach its home from the stage, unless its name is held: then nothing is committed before it is renamed.
     fn published_by(&self, node: &Node, open: &OpenFile) -> Result<Option<Arc<Rule>>> {
-        if !matches!(open.bytes, Bytes::Staged { .. }) || node.unlinked.load(Ordering::Acquire) {
+        if !open.is_staged() || node.unlinked.load(Ordering::Acquire) {
             return Ok(None);
         }
         let path = self.some_path(node.ino)?;
@@ -122,7 +122,7 @@ impl Vfs {
 
     fn is_open_for_long(&self, node: &Node) -> Result<bool> {
         let open = node.file.lock().open.clone();
-        let is_staged = open.is_some_and(|open| matches!(open.bytes, Bytes::Staged { .. }));
+        let is_staged = open.is_some_and(|open| open.is_staged());
         if !is_staged || node.unlinked.load(Ordering::Acquire) {
             return Ok(false);
         }
@@ -165,10 +165,9 @@ impl Vfs {
 
     fn try_to_publish(&self, node: &Node) -> Result<Published> {
         let Some(open) = node.file.lock().open.clone() else { return Ok(Published::Nothing) };
-        let file = open.writable()?;
-        outlast_tick(file);
+        outlast_tick(open.changing()?);
         // Blocks are counted when they are written.
-        file.sync_all()?;
+        open.writable()?.sync()?;
         {
             let mut state = node.file.lock();
             if node.unlinked.load(Ordering::Acquire) {
@@ -214,12 +213,21 @@ impl Vfs {
             return Ok(false);
         };
         let stage = self.stage(staged.tier)?;
-        let name = copied_name(ino, inode.generation);
+        let name = match staged.is_partial() {
+            true => copied_partial_name(ino, inode.generation),
+            false => copied_name(ino, inode.generation),
+        };
         let from = stage.open(&staged.name, Access::Read)?;
         if !is_as_closed(inode, &from)? {
             return Ok(false);
         }
-        if !stage.clone_from_file(&name, &from)? {
+        if staged.is_partial() {
+            let partial = stage.open_partial(&staged.name)?;
+            // Once home has what is copied now, it has no more what both began from.
+            partial.goes_on_from(inode.generation)?;
+            partial.sync()?;
+            stage.copy_partial(&name, &partial)?;
+        } else if !stage.clone_from_file(&name, &from)? {
             stage.copy_from_file(&name, &from)?;
         }
         stage.seal_copy(&name, &from)?;

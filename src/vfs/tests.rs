@@ -150,6 +150,7 @@ impl Bed {
             sweepers: Vec::new(),
             room: Default::default(),
             at_home: Arc::new(|_, _| Box::pin(async { Ok(()) })),
+            partial_from: PARTIAL_FROM,
             blob_size: 1 << 40,
             facts: Arc::new(NoFacts),
         });

@@ -2,15 +2,14 @@
 
 use super::open::{MOVING_TARGET, lost, no_copy};
 use super::open_file::{Bytes, OpenFile, Place, content_of};
+use super::partial::staged_file;
 use super::stage::{STAGE_MODE, set_mtime};
 use super::{Caller, Vfs};
 use crate::catalog::{Content, Inode, Replica, stage_name};
-use crate::data::StageStore;
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::Rule;
 use crate::tier::{Access, RenameMode};
 use crate::types::{Ino, Key, TierId};
-use std::fs::File;
 use std::sync::Arc;
 
 /// What FLUSH must know of a write that begins.
@@ -106,7 +105,7 @@ impl Vfs {
                 self.open_file(bytes, inode.generation)
             }
         };
-        let told = Some(content_of(open.writable()?)?);
+        let told = Some(open.content()?);
         truncate_if(truncate, &open)?;
         Ok((open, Begun { told, must_close: false }))
     }
@@ -123,10 +122,14 @@ impl Vfs {
         let opened = match &shared {
             Some(_) => None,
             None => match self.open_staged(ino, staged, truncate)? {
-                Some(file) => Some(Arc::new(file)),
+                Some(bytes) => Some(bytes),
                 None => return Ok(None),
             },
         };
+        if let Some(Bytes::Partial { file, .. }) = opened.as_ref().or(shared.as_ref().map(|open| &open.bytes)) {
+            // It may be at home already, or get there before what is written now.
+            file.partial().goes_on_from(staged.generation)?;
+        }
         let replica = self.catalog().begin_write(ino, staged.tier)?;
         if replica.name != staged.name {
             self.catalog().revert_write(ino)?;
@@ -137,8 +140,7 @@ impl Vfs {
         let open = match (opened, shared) {
             (_, Some(open)) => open.relabelled(Place::Staged, replica.generation),
             (opened, None) => {
-                let file = opened.ok_or(Kind::Corrupt)?;
-                self.open_file(Bytes::Staged { file, tier: replica.tier }, replica.generation)
+                self.open_file(opened.ok_or(Kind::Corrupt)?, replica.generation)
             }
         };
         if let Err(error) = truncate_if(truncate, &open) {
@@ -149,14 +151,13 @@ impl Vfs {
     }
 
     /// The staged file for a writer; none if it was committed and removed a moment ago.
-    fn open_staged(&self, ino: Ino, staged: &Replica, truncate: bool) -> Result<Option<File>> {
-        let stage = self.stage(staged.tier)?;
-        match stage.open(&staged.name, Access::ReadWrite) {
-            Ok(file) => Ok(Some(file)),
+    fn open_staged(&self, ino: Ino, staged: &Replica, truncate: bool) -> Result<Option<Bytes>> {
+        match self.staged_bytes(ino, staged.tier, &staged.name) {
+            Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() != Kind::NotFound => Err(error),
             Err(_) if self.is_gone(ino, staged)? => Ok(None),
             // Its bytes are gone, and nobody wants them any more.
-            Err(_) if truncate => Ok(Some(stage.create(&staged.name, STAGE_MODE)?)),
+            Err(_) if truncate => self.make_staged_anew(ino, staged.tier, &staged.name).map(Some),
             Err(error) => Err(lost(staged, error)),
         }
     }
@@ -170,7 +171,7 @@ impl Vfs {
     fn give_back(&self, ino: Ino, open: &OpenFile) -> Result<()> {
         let path = self.some_path(ino)?;
         let ids = self.catalog().inode(ino)?.attr.ids();
-        self.catalog().close(ino, content_of(open.writable()?)?, &self.domain(&path, ids))?;
+        self.catalog().close(ino, open.content()?, &self.domain(&path, ids))?;
         self.catalog().released(ino)
     }
 
@@ -257,6 +258,11 @@ impl Vfs {
         let ino = inode.attr.ino;
         let bytes = if truncate || inode.attr.size == 0 { First::None } else { First::Copied };
         if bytes == First::Copied {
+            if let Some(remote) = self.stays_remote(shared, inode, newest, &rule)? {
+                self.make_partial(caller, inode, remote, self.stage(rule.stage)?)?;
+                let replica = self.catalog().begin_partial(ino, rule.stage)?;
+                return self.make_generation(inode, path, &replica, First::Copied, truncate);
+            }
             let name = stage_name(ino, inode.generation.next());
             self.copy_up(caller, shared, inode, newest, &rule, &name)?;
         }
@@ -276,18 +282,23 @@ impl Vfs {
         let (ino, stage) = (inode.attr.ino, self.stage(replica.tier)?);
         crate::failpoint::pass("generation_begun");
         let made = match bytes {
-            First::None => stage.create(&replica.name, STAGE_MODE),
-            First::Copied => finish(stage, &replica.name),
+            First::None => stage.create(&replica.name, STAGE_MODE).map(|file| {
+                Bytes::Staged { file: Arc::new(file), tier: replica.tier }
+            }),
+            First::Copied => {
+                stage.finish_copy(&replica.name).and_then(|()| self.staged_bytes(ino, replica.tier, &replica.name))
+            }
         };
-        let begun = made.and_then(|file| {
+        let begun = made.and_then(|bytes| {
+            let file = staged_file(&bytes).ok_or(Kind::Corrupt)?;
             if !truncate {
                 // An unchanged file keeps its time, and a changed one can't keep it by chance.
-                set_mtime(&file, inode.attr.mtime)?;
+                set_mtime(file, inode.attr.mtime)?;
             }
-            let begun = Begun { told: Some(content_of(&file)?), must_close: truncate };
-            Ok((file, begun))
+            let begun = Begun { told: Some(content_of(file)?), must_close: truncate };
+            Ok((bytes, begun))
         });
-        let (file, begun) = match begun {
+        let (bytes, begun) = match begun {
             Ok(begun) => begun,
             Err(error) => {
                 // Nothing is lost: the bytes are where they were.
@@ -299,7 +310,6 @@ impl Vfs {
         };
         let begins = Inode { generation: replica.generation, ..inode.clone() };
         self.describe(replica.tier, &replica.name, &begins, path, None);
-        let bytes = Bytes::Staged { file: Arc::new(file), tier: replica.tier };
         Ok((self.open_file(bytes, replica.generation), begun))
     }
 
@@ -329,12 +339,6 @@ impl Vfs {
         let reader = self.read_from_home(remote, inode, None)?;
         self.wait_for(caller, stage.copy_from_reader(name, &reader))
     }
-}
-
-/// Makes the copy the stage file.
-fn finish(stage: &StageStore, name: &[u8]) -> Result<File> {
-    stage.finish_copy(name)?;
-    stage.open(name, Access::ReadWrite)
 }
 
 /// `O_TRUNC`.

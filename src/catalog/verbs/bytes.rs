@@ -145,6 +145,25 @@ impl Catalog {
         })
     }
 
+    /// Where home has one of these generations of `ino`, or its newest one if it is clean: each has what a partly staged generation that
+    /// began from them lacks. The newest first.
+    pub fn bases(&self, ino: Ino, generations: &[Generation]) -> Result<Vec<Replica>> {
+        self.engine.read(|tx| {
+            let Some(inode) = tx.find_inode(ino)? else { return Ok(Vec::new()) };
+            let newest = (inode.state == WriteState::Clean).then_some(inode.generation);
+            let mut bases = Vec::new();
+            for row in tx.replicas_of(ino)? {
+                let generation = Generation(row.generation);
+                let fits = row.generation != 0 && (generations.contains(&generation) || Some(generation) == newest);
+                if fits && row.version.is_some() && !tx.is_stage(row.place)? {
+                    bases.push(tx.to_replica(row)?);
+                }
+            }
+            bases.sort_by_key(|base| std::cmp::Reverse(base.generation));
+            Ok(bases)
+        })
+    }
+
     /// Remembers the size of a file being written (attribute changes by truncate on a staged file).
     pub fn resize(&self, ino: Ino, content: Content) -> Result<()> {
         self.engine.write(|tx| {

@@ -63,7 +63,7 @@ async fn send(context: &Arc<Context>, seq: Seq) -> Flow<()> {
         Err(error) if error.kind() == Kind::Unsupported => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    let blocks = upload::send_blocks(context, &sealed, &target.tier, &upload).await?;
+    let blocks = upload::send_blocks(context, &sealed, &target, &upload).await?;
     let sent = Sent { source: source.key, target: (target.place.tier, target.key), sealed, upload, blocks };
     context.sent.lock().insert(seq, sent);
     Ok(())

@@ -1,11 +1,12 @@
 //! Commits a closed generation in its place, though its file has newer ones: what was closed after it may speak of it.
 
 use crate::catalog::{Replica, Step};
+use crate::error::Kind;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::jobs::commit::commit;
 use crate::mover::jobs::subject::{Subject, Target};
-use crate::mover::jobs::{Flow, Halt, relocate, upload};
+use crate::mover::jobs::{Flow, Halt, partial, relocate, upload};
 use crate::mover::status::Counters;
 use crate::types::{Generation, Ino};
 use std::sync::Arc;
@@ -65,7 +66,10 @@ async fn bring(
         return Ok(0);
     }
     let sealed = Arc::new(upload::seal(context, source).await?);
-    let act = upload::send(context, &sealed, target).await?;
+    let act = match upload::send(context, &sealed, target).await {
+        Err(Halt::Failed(error)) if error.kind() == Kind::Stale => return Err(partial::blocked(error)),
+        act => act?,
+    };
     upload::may_show(context, &sealed, subject.ino(), target).await?;
     commit(context, &subject.inode, source.generation, target, act).await?;
     Counters::add(&context.counters.committed_files, 1);

@@ -5,7 +5,7 @@ use crate::error::{Error, Kind};
 use crate::mover::context::Context;
 use crate::mover::jobs::commit::{Act, commit, resident};
 use crate::mover::jobs::subject::{Subject, Target};
-use crate::mover::jobs::{Flow, Halt, ahead, conflict, directory, relocate, tidy, upload};
+use crate::mover::jobs::{Flow, Halt, ahead, conflict, directory, partial, relocate, tidy, upload};
 use crate::mover::queue::later;
 use crate::mover::status::Counters;
 use crate::policy::placement::Order;
@@ -244,7 +244,12 @@ async fn content(context: &Arc<Context>, subject: &Subject, target: &mut Target,
         Some(sent) => (Arc::clone(&sent.sealed), sent.act()),
         None => {
             let sealed = Arc::new(upload::seal(context, &source).await?);
-            let act = upload::send(context, &sealed, target).await?;
+            let act = match upload::send(context, &sealed, target).await {
+                Err(Halt::Failed(error)) if error.kind() == Kind::Stale => {
+                    return Err(partial::base_is_gone(context, inode, target, error).await);
+                }
+                act => act?,
+            };
             (sealed, act)
         }
     };
@@ -270,6 +275,9 @@ async fn inside(
     source: &Replica,
     target: &Target,
 ) -> Flow<Option<Act>> {
+    if source.is_partial() {
+        return Ok(None);
+    }
     let tier = Arc::clone(&target.tier);
     if tier.resident().is_none() {
         let version = source.version.clone().filter(|_| !source.staged);

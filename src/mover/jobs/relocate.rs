@@ -105,6 +105,7 @@ async fn evacuate(context: &Arc<Context>, other: Ino, row: &Replica, domain: &st
             && replica.generation >= row.generation
             && replica.write_id.is_none()
             && (replica.staged || replica.version.is_some())
+            && !replica.is_partial()
     });
     if elsewhere {
         return Ok(());

@@ -61,7 +61,15 @@ async fn bring(context: &Arc<Context>, inode: &Inode, generation: Generation, ta
     let source = replicas.into_iter().find(|replica| replica.staged && replica.generation == generation);
     let Some(source) = source.filter(|_| !is_done(target)) else { return Ok(0) };
     let sealed = Arc::new(upload::seal(context, &source).await?);
-    let act = Arc::new(upload::send(context, &sealed, target).await?);
+    let sent = match upload::send(context, &sealed, target).await {
+        // The rest of it is gone with what it began from, and so is who could miss it.
+        Err(Halt::Failed(error)) if error.kind() == Kind::Stale => {
+            tracing::debug!(key = %target.key, %error, "what was replaced is not shown before what replaces it");
+            return Ok(0);
+        }
+        act => act?,
+    };
+    let act = Arc::new(sent);
     let told = attrs::of(context, inode, generation, target.tier.as_ref(), &write_id)?;
     let (place, name, id) = (target.place.id, target.name.clone(), write_id.clone());
     if !context.blocking(move |context| context.catalog.begin_replaced(place, &name, &id)).await? {

@@ -60,7 +60,7 @@ impl Subject {
     }
 
     /// Copies of the newest content, best source for a write to `tier` first: one on the tier itself (no bytes
-    /// pass through here), a staged one, one that is files of this machine, any.
+    /// pass through here), one with all its bytes, a staged one, one that is files of this machine, any.
     pub(crate) fn sources(&self, context: &Context, tier: TierId) -> Vec<Replica> {
         let mut sources: Vec<Replica> = self
             .replicas
@@ -71,7 +71,7 @@ impl Subject {
             .collect();
         sources.sort_by_key(|replica| {
             let resident = context.tiers.get(&replica.tier).is_some_and(|tier| tier.resident().is_some());
-            (replica.tier != tier, !replica.staged, !resident)
+            (replica.tier != tier, replica.is_partial(), !replica.staged, !resident)
         });
         sources
     }

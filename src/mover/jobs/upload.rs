@@ -6,6 +6,7 @@ use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::jobs::commit::{Act, resident};
+use crate::mover::jobs::partial::{self, Block, Patches};
 use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, conflict};
 use crate::mover::status::Counters;
@@ -42,6 +43,8 @@ pub(crate) struct Sealed {
     file: Option<Arc<File>>,
     /// New bytes on their way home, which are not background work.
     staged: bool,
+    /// What the file has, if not all.
+    patches: Option<Patches>,
 }
 
 /// Fixes what the bytes of `replica` are.
@@ -58,6 +61,7 @@ pub(crate) async fn seal(context: &Arc<Context>, replica: &Replica) -> Flow<Seal
             size: object.size,
             file: None,
             staged: replica.staged,
+            patches: None,
         })
     };
     match sealed {
@@ -103,15 +107,19 @@ fn lost(context: &Context, replica: &Replica, error: Error) -> Halt {
 }
 
 async fn seal_native(context: &Arc<Context>, tier: Arc<dyn Tier>, replica: &Replica) -> Result<Sealed> {
-    let (key, generation, staged) = (replica.key.clone(), replica.generation, replica.staged);
+    let replica = replica.clone();
     context
-        .blocking(move |_| {
+        .blocking(move |context| {
             let native = resident(tier.as_ref())?;
-            let file = native.open(&key, Access::Read)?;
+            let file = native.open(&replica.key, Access::Read)?;
             file.sync_all()?;
             let object = native.stat_open(&file)?;
+            // Whoever writes changes the version before the map.
+            let patches =
+                if replica.is_partial() { Some(Patches::seal(context, &replica)?) } else { None };
+            let Replica { key, generation, staged, .. } = replica;
             let (version, size, file) = (object.version, object.size, Some(Arc::new(file)));
-            Ok(Sealed { tier: Arc::clone(&tier), key, version, generation, size, file, staged })
+            Ok(Sealed { tier: Arc::clone(&tier), key, version, generation, size, file, staged, patches })
         })
         .await
 }
@@ -159,8 +167,12 @@ impl Sealed {
 
     async fn read(self: &Arc<Self>, context: &Arc<Context>, range: Range<u64>) -> Result<Bytes> {
         if self.file.is_some() {
-            let sealed = Arc::clone(self);
-            return context.blocking(move |_| sealed.read_native(range)).await;
+            let (sealed, native) = (Arc::clone(self), range.clone());
+            let mut bytes = context.blocking(move |_| sealed.read_native(native)).await?;
+            if let Some(patches) = &self.patches {
+                patches.patch(&range, &mut bytes).await?;
+            }
+            return Ok(bytes.into());
         }
         let length = range.end - range.start;
         if length == 0 {
@@ -177,7 +189,7 @@ impl Sealed {
         Err(Error::new(Kind::Unavailable, format!("{}: the answer was cut short", self.key)))
     }
 
-    fn read_native(&self, range: Range<u64>) -> Result<Bytes> {
+    fn read_native(&self, range: Range<u64>) -> Result<Vec<u8>> {
         let length = usize::try_from(range.end - range.start).map_err(|error| {
             Error::new(Kind::Invalid, "a block does not fit into memory").with_source(error)
         })?;
@@ -188,7 +200,18 @@ impl Sealed {
             }
             None => return Err(Kind::Unsupported.into()),
         }
-        Ok(bytes.into())
+        Ok(bytes)
+    }
+
+    /// The blocks that make it up for `upload`, and what they are a cut of.
+    async fn plan(&self, context: &Context, target: &Target, upload: &dyn Upload) -> Result<(Vec<Block>, ContentId)> {
+        let Some(patches) = &self.patches else {
+            return Ok((partial::even(self.size, upload.block_size().max(1)), self.content()));
+        };
+        let (pieces, over) = patches.plan(context, self.size, target, upload).await?;
+        patches.find_base(context, &pieces).await?;
+        let content = patches.content(self.content(), &target.key, &pieces, over.as_ref());
+        Ok((pieces, content))
     }
 }
 
@@ -202,6 +225,9 @@ fn cut(key: &Key, error: std::io::Error) -> Error {
 /// Sends the bytes of `sealed` towards `target`; nothing is visible before the answered act.
 pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &Target) -> Flow<Act> {
     if sealed.size <= ONE_REQUEST_MAX {
+        if let Some(patches) = &sealed.patches {
+            patches.find_base(context, &partial::even(sealed.size, ONE_REQUEST_MAX)).await?;
+        }
         let _pieces = sealed.begin_pieces(&target.tier, sealed.size).await;
         let _memory = context.stores.reserve(sealed.size).await;
         let bytes = sealed.read(context, 0..sealed.size).await?;
@@ -210,7 +236,7 @@ pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &
     }
     let upload: Arc<dyn Upload> = target.tier.upload(&target.key, sealed.size).await?.into();
     failpoint::pass("upload_begun");
-    let blocks = send_blocks(context, sealed, &target.tier, &upload).await?;
+    let blocks = send_blocks(context, sealed, target, &upload).await?;
     upload.sync().await?;
     failpoint::pass("blocks_sent");
     Ok(Act::Upload { upload, blocks })
@@ -220,18 +246,22 @@ pub(crate) async fn send(context: &Arc<Context>, sealed: &Arc<Sealed>, target: &
 pub(crate) async fn send_blocks(
     context: &Arc<Context>,
     sealed: &Arc<Sealed>,
-    target: &Arc<dyn Tier>,
+    target: &Target,
     upload: &Arc<dyn Upload>,
 ) -> Result<u64> {
-    let block = upload.block_size().max(1);
-    let blocks = sealed.size.div_ceil(block);
-    let there = if blocks < RESUMED_FROM { BTreeMap::new() } else { upload.resume(sealed.content()).await? };
+    let (cut, content) = sealed.plan(context, target, upload.as_ref()).await?;
+    let blocks = cut.len() as u64;
+    let there = if blocks < RESUMED_FROM { BTreeMap::new() } else { upload.resume(content).await? };
     if !there.is_empty() {
         tracing::info!(key = %sealed.key, there = there.len(), blocks, "upload taken up where an earlier one ended");
     }
     let mut in_flight = FuturesUnordered::new();
-    for index in 0..blocks {
-        let range = index * block..sealed.size.min((index + 1) * block);
+    for (index, block) in (0..).zip(cut) {
+        let Block { range, there: kept } = block;
+        if let Some(kept) = kept {
+            upload.keep_block(index, kept);
+            continue;
+        }
         if there.get(&index) == Some(&(range.end - range.start)) {
             continue;
         }
@@ -240,7 +270,7 @@ pub(crate) async fn send_blocks(
         {
             result?;
         }
-        let (sealed, target) = (Arc::clone(sealed), Arc::clone(target));
+        let (sealed, target) = (Arc::clone(sealed), Arc::clone(&target.tier));
         let (context, upload) = (Arc::clone(context), Arc::clone(upload));
         in_flight.push(async move {
             let _pieces = sealed.begin_pieces(&target, range.end - range.start).await;

@@ -14,7 +14,7 @@ mod transport;
 
 pub(super) use failure::{Failure, Outcome};
 pub(super) use list::Listing;
-pub(super) use operations::Write;
+pub(super) use operations::{Listed, Write};
 pub(super) use properties::Properties;
 pub(super) use transport::Transport;
 

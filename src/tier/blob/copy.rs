@@ -4,7 +4,7 @@
 //! the source on our behalf, the bytes pass through here, and the commit is the same.
 
 use super::attributes::{self, Metadata};
-use super::azrest::{Failure, Outcome, Properties, Write};
+use super::azrest::{Failure, Listed, Outcome, Properties, Write};
 use super::azure::AzureBlob;
 use super::upload::{AzureUpload, BLOCKS_MAX, BlockIds, block_size, put_whole, recognised};
 use crate::error::{Kind, Result};
@@ -81,7 +81,7 @@ impl AzureBlob {
         });
         let jobs: Vec<_> = jobs.collect();
         futures::stream::iter(jobs).buffer_unordered(PARALLEL).try_collect::<()>().await?;
-        let names: Vec<_> = (0..blocks).map(|index| ids.id(index)).collect();
+        let names: Vec<_> = (0..blocks).map(|index| Listed::Sent(ids.id(index))).collect();
         let sent = self.client.put_block_list(target, &names, write);
         recognised(&self.client, target, write, found.size, sent).await
     }

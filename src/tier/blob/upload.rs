@@ -1,7 +1,7 @@
 //! An upload to Azure: blocks in any order, then one conditional commit that knows itself again.
 
 use super::attributes::{self, Metadata};
-use super::azrest::{Client, Failure, Outcome, Write};
+use super::azrest::{Client, Failure, Listed, Outcome, Write};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{ContentId, Upload};
 use crate::types::blob::AccessTier;
@@ -19,42 +19,54 @@ const MIB: u64 = 1024 * 1024;
 /// Smallest block of a blob of many.
 const BLOCK_MIN: u64 = 8 * MIB;
 
-/// Most blocks that a block list may name.
-pub(super) const BLOCKS_MAX: u64 = 50_000;
+pub(super) use crate::tier::BLOCKS_MAX;
 
 /// The size of the blocks of a blob of `size` bytes.
 pub(super) fn block_size(size: u64) -> u64 {
     size.div_ceil(BLOCKS_MAX).max(BLOCK_MIN).next_multiple_of(MIB)
 }
 
+/// Bytes of a block id that tell it from others.
+const ID: usize = 12;
+
 /// Block ids of one upload: of one length, and no other upload's.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BlockIds([u8; 8]);
+pub(super) struct BlockIds {
+    upload: [u8; 8],
+    /// Bytes of an id: as many as the ids have with which it shares a list.
+    length: usize,
+}
 
 impl BlockIds {
     pub(super) fn new() -> Self {
-        Self(rand::random())
+        Self { upload: rand::random(), length: ID }
     }
 
     /// The ids of every upload of `content`: whoever comes later finds the blocks again.
     fn of(content: ContentId) -> Self {
         let mut ids = [0; 8];
         ids.copy_from_slice(&content.0[..8]);
-        Self(ids)
+        Self { upload: ids, length: ID }
+    }
+
+    fn as_long_as(self, length: usize) -> Self {
+        Self { length, ..self }
     }
 
     /// Which block has this id; `None`: another upload's.
     fn index(self, id: &str) -> Option<u64> {
         let bytes = BASE64_STANDARD.decode(id).ok()?;
-        let index = bytes.strip_prefix(&self.0)?.try_into().ok()?;
+        let index = bytes.get(..ID)?.strip_prefix(&self.upload)?.try_into().ok()?;
+        let is_ours = bytes.len() == self.length && bytes[ID..].iter().all(|byte| *byte == 0);
+        is_ours.then_some(())?;
         Some(u64::from(u32::from_be_bytes(index)))
     }
 
     /// The id of block `index`.
     pub(super) fn id(self, index: u32) -> String {
-        let mut bytes = [0; 12];
-        bytes[..8].copy_from_slice(&self.0);
-        bytes[8..].copy_from_slice(&index.to_be_bytes());
+        let mut bytes = vec![0; self.length];
+        bytes[..8].copy_from_slice(&self.upload);
+        bytes[8..ID].copy_from_slice(&index.to_be_bytes());
         BASE64_STANDARD.encode(bytes)
     }
 }
@@ -119,11 +131,13 @@ pub(super) async fn put_whole(
         Err(head) if head.kind == Kind::NotFound => {}
         _ => return Err(failure),
     }
-    let ids = if size == 0 { Vec::new() } else { vec![BlockIds::new().id(0)] };
-    for id in &ids {
-        client.put_block(blob, id, bytes.clone()).await?;
+    let mut listed = Vec::new();
+    if size > 0 {
+        let id = BlockIds::new().id(0);
+        client.put_block(blob, &id, bytes.clone()).await?;
+        listed.push(Listed::Sent(id));
     }
-    recognised(client, blob, write, size, client.put_block_list(blob, &ids, write)).await
+    recognised(client, blob, write, size, client.put_block_list(blob, &listed, write)).await
 }
 
 fn holds(condition: &Condition, found: Option<&[u8]>) -> bool {
@@ -145,6 +159,29 @@ fn as_condition(mut failure: Failure, condition: &Condition) -> Failure {
     failure
 }
 
+/// What the blob is made of that the upload goes over.
+#[derive(Debug, Default)]
+struct There {
+    /// Only as long as it is in this version.
+    version: Option<Version>,
+    blocks: Vec<(String, u64)>,
+    /// Which of them are taken over, by the number of the new block.
+    kept: BTreeMap<u64, usize>,
+}
+
+impl There {
+    fn id(&self, index: u64) -> Option<&String> {
+        Some(&self.blocks.get(*self.kept.get(&index)?)?.0)
+    }
+}
+
+/// How long the ids of these blocks are, if ids of ours can be so.
+fn id_length(blocks: &[(String, u64)]) -> Option<usize> {
+    let lengths = || blocks.iter().map(|(id, _)| BASE64_STANDARD.decode(id).ok().map(|id| id.len()));
+    let first = lengths().next()??;
+    (first >= ID && lengths().all(|length| length == Some(first))).then_some(first)
+}
+
 /// See [`Upload`]. What fits into one block is kept and sent with the commit, in one request.
 pub(super) struct AzureUpload {
     client: Arc<Client>,
@@ -156,6 +193,7 @@ pub(super) struct AzureUpload {
     kept: Mutex<Option<Bytes>>,
     /// The blocks that are there to be named, and their sizes.
     sent: Mutex<BTreeMap<u64, u64>>,
+    there: Mutex<There>,
     access_tier: Option<AccessTier>,
 }
 
@@ -171,7 +209,8 @@ impl AzureUpload {
         let block_size = block_size(size);
         let one_block = size <= block_size;
         let (ids, kept, sent) = (Mutex::new(BlockIds::new()), Mutex::new(None), Mutex::default());
-        Self { client, what, blob, ids, block_size, one_block, kept, sent, access_tier }
+        let there = Mutex::default();
+        Self { client, what, blob, ids, block_size, one_block, kept, sent, there, access_tier }
     }
 
     fn id(&self, index: u64) -> Result<String> {
@@ -193,12 +232,35 @@ impl AzureUpload {
     /// The size of blocks `0..blocks`. A list that names what was never sent would look like blocks that others dropped.
     fn size(&self, blocks: u64) -> Result<u64> {
         let (sent, kept) = (self.sent.lock(), self.kept.lock().as_ref().map(|bytes| bytes.len() as u64));
-        let size_of =
-            |index| if index == 0 { kept.or(sent.get(&0).copied()) } else { sent.get(&index).copied() };
+        let there = self.there.lock();
+        let taken_over = |index| there.kept.get(&index).and_then(|at| Some(there.blocks.get(*at)?.1));
+        let size_of = |index| {
+            let first = kept.filter(|_| index == 0);
+            first.or_else(|| sent.get(&index).copied()).or_else(|| taken_over(index))
+        };
         (0..blocks).try_fold(0, |size, index| {
             let missing = || Error::new(Kind::Invalid, format!("{}: block {index} was not sent", self.what));
             Ok(size + size_of(index).ok_or_else(missing)?)
         })
+    }
+
+    fn listed(&self, index: u64) -> Result<Listed> {
+        let kept = self.there.lock().id(index).cloned();
+        Ok(match kept {
+            Some(id) => Listed::Kept(id),
+            None => Listed::Sent(self.id(index)?),
+        })
+    }
+
+    /// An id says which bytes it stands for in one version only: others use the same ids again.
+    fn still_there(&self, condition: &Condition) -> Result<()> {
+        let there = self.there.lock();
+        let expected = there.version.clone().map(Condition::Matches);
+        if there.kept.is_empty() || expected.as_ref() == Some(condition) {
+            return Ok(());
+        }
+        let text = format!("{}: the blocks to take over are of another version", self.what);
+        Err(Error::new(Kind::Changed, text))
     }
 
     /// Commits with the given content type.
@@ -209,6 +271,7 @@ impl AzureUpload {
         condition: &Condition,
         content_type: Option<&str>,
     ) -> Result<Version> {
+        self.still_there(condition)?;
         let size = self.size(blocks)?;
         let kept = self.kept.lock().clone();
         let write = Write { metadata, condition, content_type, access_tier: self.access_tier };
@@ -223,8 +286,8 @@ impl AzureUpload {
             if let Some(bytes) = kept {
                 self.send(0, bytes).await?;
             }
-            let ids = (0..blocks).map(|index| self.id(index)).collect::<Result<Vec<_>>>()?;
-            let sent = self.client.put_block_list(&self.blob, &ids, write);
+            let listed = (0..blocks).map(|index| self.listed(index)).collect::<Result<Vec<_>>>()?;
+            let sent = self.client.put_block_list(&self.blob, &listed, write);
             recognised(&self.client, &self.blob, write, size, sent).await
         };
         committed.map_err(|failure| failure.into_error(&self.what))
@@ -241,14 +304,34 @@ impl Upload for AzureUpload {
         if self.one_block {
             return Ok(BTreeMap::new());
         }
-        let ids = BlockIds::of(content);
-        *self.ids.lock() = ids;
+        let ids = {
+            let mut ids = self.ids.lock();
+            *ids = BlockIds::of(content).as_long_as(ids.length);
+            *ids
+        };
         let listed = self.client.uncommitted_blocks(&self.blob).await;
         let listed = listed.map_err(|failure| failure.into_error(&self.what))?;
         let ours = listed.into_iter().filter_map(|(id, size)| Some((ids.index(&id)?, size)));
         let ours: BTreeMap<u64, u64> = ours.collect();
         self.sent.lock().clone_from(&ours);
         Ok(ours)
+    }
+
+    async fn blocks_there(&self, version: &Version) -> Result<Vec<u64>> {
+        if self.one_block {
+            return Ok(Vec::new());
+        }
+        let blocks = self.client.committed_blocks(&self.blob, version).await;
+        let blocks = blocks.map_err(|failure| failure.into_error(&self.what))?;
+        let Some(length) = id_length(&blocks) else { return Ok(Vec::new()) };
+        self.ids.lock().length = length;
+        let sizes = blocks.iter().map(|(_, size)| *size).collect();
+        *self.there.lock() = There { version: Some(version.clone()), blocks, kept: BTreeMap::new() };
+        Ok(sizes)
+    }
+
+    fn keep_block(&self, index: u64, there: usize) {
+        self.there.lock().kept.insert(index, there);
     }
 
     async fn put_block(&self, index: u64, bytes: Bytes) -> Result<()> {

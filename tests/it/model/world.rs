@@ -177,6 +177,7 @@ impl World {
             sweepers: Vec::new(),
             room: Default::default(),
             at_home: Arc::new(|_, _| Box::pin(async { Ok(()) })),
+            partial_from: tierfs::vfs::PARTIAL_FROM,
             blob_size: 1 << 40,
             facts: Arc::new(NoFacts),
         }));

@@ -15,6 +15,7 @@ use futures::stream::BoxStream;
 use http::{Method, StatusCode};
 use object_store::azure::AzureCredential;
 use percent_encoding::utf8_percent_encode;
+use std::fmt::Write as _;
 use std::ops::Range;
 
 /// What every write of content says besides the bytes.
@@ -28,6 +29,15 @@ pub(in super::super) struct Write<'a> {
     pub(in super::super) content_type: Option<&'a str>,
     /// The account's default if none.
     pub(in super::super) access_tier: Option<AccessTier>,
+}
+
+/// A block as a block list names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) enum Listed {
+    /// One that was sent for it.
+    Sent(String),
+    /// One of the blob that is there.
+    Kept(String),
 }
 
 /// A blob that the service itself reads: its address with the right to read it.
@@ -163,24 +173,46 @@ impl Client {
             .query("comp", "blocklist")
             .query("blocklisttype", "uncommitted");
         match self.send(&request).await {
-            Ok(response) => blocks::parse(&read_up_to(response.into_body(), LIST_MAX).await?),
+            Ok(response) => blocks::uncommitted(&read_up_to(response.into_body(), LIST_MAX).await?),
             Err(failure) if failure.kind == Kind::NotFound => Ok(Vec::new()),
             Err(failure) => Err(failure),
         }
     }
 
-    /// Put Block List: the named uncommitted blocks become the blob, in one step.
+    /// Get Block List: ids and sizes of the blocks that make up version `etag` of the blob; none if it is another by now, or was not made of
+    /// blocks.
+    pub(in super::super) async fn committed_blocks(
+        &self,
+        blob: &str,
+        etag: &Version,
+    ) -> Outcome<Vec<(String, u64)>> {
+        let request = Request::new(Method::GET, Some(blob))
+            .query("comp", "blocklist")
+            .query("blocklisttype", "committed");
+        let response = match self.send(&request).await {
+            Err(failure) if failure.kind == Kind::NotFound => return Ok(Vec::new()),
+            answer => answer?,
+        };
+        if Properties::of_headers(response.headers()).etag.as_bytes() != &*etag.0 {
+            return Ok(Vec::new());
+        }
+        blocks::committed(&read_up_to(response.into_body(), LIST_MAX).await?)
+    }
+
+    /// Put Block List: the named blocks become the blob, in one step.
     pub(in super::super) async fn put_block_list(
         &self,
         blob: &str,
-        ids: &[String],
+        blocks: &[Listed],
         write: Write<'_>,
     ) -> Outcome<Version> {
         let mut body = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>");
-        for id in ids {
-            body.push_str("<Uncommitted>");
-            body.push_str(id);
-            body.push_str("</Uncommitted>");
+        for block in blocks {
+            let (word, id) = match block {
+                Listed::Sent(id) => ("Uncommitted", id),
+                Listed::Kept(id) => ("Committed", id),
+            };
+            let _ = write!(body, "<{word}>{id}</{word}>");
         }
         body.push_str("</BlockList>");
         let request = Request::new(Method::PUT, Some(blob)).query("comp", "blocklist").body(body.into());
