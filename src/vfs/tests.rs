@@ -224,6 +224,10 @@ impl Bed {
         let mut buffer = vec![0; 1 << 16];
         let count = match self.vfs.read(handle, 0, &mut buffer)? {
             ReadAnswer::Ready(count) => count,
+            ReadAnswer::Patched(file) => {
+                let bytes = self.runtime.block_on(file.read(0, buffer.len()))?;
+                return Ok(String::from_utf8(bytes.to_vec()).unwrap());
+            }
             ReadAnswer::Later(reader) => {
                 let bytes = self.runtime.block_on(reader.read(0, buffer.len()))?;
                 return Ok(String::from_utf8(bytes.to_vec()).unwrap());

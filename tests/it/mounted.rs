@@ -14,6 +14,7 @@ mod metrics;
 mod moves;
 mod near;
 mod owners;
+mod partial;
 mod permissions;
 mod pins;
 mod poor;

@@ -313,6 +313,9 @@ impl Stage {
         let mut buffer = vec![0; 64];
         match self.world.vfs().read(handle, 0, &mut buffer)? {
             ReadAnswer::Ready(count) => buffer.truncate(count),
+            ReadAnswer::Patched(file) => {
+                buffer = self.world.runtime().block_on(file.read(0, buffer.len()))?.to_vec();
+            }
             ReadAnswer::Later(reader) => {
                 let read = self.world.runtime().block_on(reader.read(0, buffer.len()));
                 let read = match read {

@@ -87,6 +87,17 @@ impl Container {
         self.runtime.block_on(self.store.put(&parse(name), payload)).expect("a put");
     }
 
+    /// The same in blocks of this size, as most tools write large ones.
+    pub fn put_in_blocks(&self, name: &str, bytes: &[u8], block: usize) {
+        self.runtime.block_on(async {
+            let mut upload = self.store.put_multipart(&parse(name)).await.expect("an upload");
+            for part in bytes.chunks(block) {
+                upload.put_part(PutPayload::from(part.to_vec())).await.expect("a block");
+            }
+            upload.complete().await.expect("a block list");
+        });
+    }
+
     /// Removes a blob.
     pub fn delete(&self, name: &str) {
         self.runtime.block_on(self.store.delete(&parse(name))).expect("a delete");
