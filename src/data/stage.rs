@@ -11,13 +11,13 @@
 mod claim;
 mod partial;
 
+use crate::catalog::is_partial;
 use crate::data::copy::{clone_file, copy_file};
 use crate::data::local::{FILE_MODE, Local};
 use crate::data::owner::Owner;
 use crate::data::partial::Partial;
 use crate::data::reader::Reader;
 use crate::data::sidecar::Sidecar;
-use crate::catalog::is_partial;
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Access, Object, RenameMode, Tier};
 use crate::types::{FileKind, Key};
@@ -28,8 +28,8 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 const TEMPORARY: &str = "tmp";
 const SIDECAR: &[u8] = b".json";
@@ -247,7 +247,10 @@ impl StageStore {
     /// `Exists`, `NotFound`.
     pub fn hand_over(&self, name: &[u8], to: &Self, new_name: &[u8]) -> Result<()> {
         if is_partial(name) != is_partial(new_name) {
-            return Err(Error::new(Kind::Invalid, "a partly staged file can't become a whole one by its name"));
+            return Err(Error::new(
+                Kind::Invalid,
+                "a partly staged file can't become a whole one by its name",
+            ));
         }
         if is_partial(name) {
             self.hand_over_map(name, to, new_name)?;

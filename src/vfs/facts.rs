@@ -175,7 +175,9 @@ impl Vfs {
             return Err(Kind::NoAttribute.into());
         }
         let newest = self.newest(&inode)?;
-        if let Some(local) = newest.iter().find(|replica| self.resident(replica.tier).is_some() && !replica.is_partial()) {
+        if let Some(local) =
+            newest.iter().find(|replica| self.resident(replica.tier).is_some() && !replica.is_partial())
+        {
             return self.on_tier(local.tier, &local.key);
         }
         let path = self.some_path(ino)?;

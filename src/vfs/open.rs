@@ -281,10 +281,11 @@ impl Vfs {
     pub(super) fn open_local(&self, replicas: &[Replica], rule: &Rule) -> Result<Option<Bytes>> {
         if let Some(staged) = replicas.iter().find(|replica| replica.staged) {
             let ino = staged.ino.ok_or(Kind::Corrupt)?;
-            let bytes = self.staged_bytes(ino, staged.tier, &staged.name).map_err(|error| match error.kind() {
-                Kind::NotFound => lost(staged, error),
-                _ => error,
-            })?;
+            let bytes =
+                self.staged_bytes(ino, staged.tier, &staged.name).map_err(|error| match error.kind() {
+                    Kind::NotFound => lost(staged, error),
+                    _ => error,
+                })?;
             return Ok(Some(bytes));
         }
         for replica in replicas {

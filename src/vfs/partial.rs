@@ -113,7 +113,9 @@ impl Vfs {
         Arc::new(move |partial: &Partial| {
             let mut candidates = Vec::new();
             for replica in catalog.bases(ino, partial.map().bases())? {
-                let (Some(tier), Some(version)) = (tiers.find(replica.tier), replica.version) else { continue };
+                let (Some(tier), Some(version)) = (tiers.find(replica.tier), replica.version) else {
+                    continue;
+                };
                 candidates.push(Candidate { tier: tier.clone(), key: replica.key, version });
             }
             let base = partial.base();

@@ -126,7 +126,8 @@ impl Vfs {
                 None => return Ok(None),
             },
         };
-        if let Some(Bytes::Partial { file, .. }) = opened.as_ref().or(shared.as_ref().map(|open| &open.bytes)) {
+        if let Some(Bytes::Partial { file, .. }) = opened.as_ref().or(shared.as_ref().map(|open| &open.bytes))
+        {
             // It may be at home already, or get there before what is written now.
             file.partial().goes_on_from(staged.generation)?;
         }
@@ -139,9 +140,7 @@ impl Vfs {
         self.describe_again(ino);
         let open = match (opened, shared) {
             (_, Some(open)) => open.relabelled(Place::Staged, replica.generation),
-            (opened, None) => {
-                self.open_file(opened.ok_or(Kind::Corrupt)?, replica.generation)
-            }
+            (opened, None) => self.open_file(opened.ok_or(Kind::Corrupt)?, replica.generation),
         };
         if let Err(error) = truncate_if(truncate, &open) {
             self.give_back(ino, &open)?;
@@ -282,12 +281,12 @@ impl Vfs {
         let (ino, stage) = (inode.attr.ino, self.stage(replica.tier)?);
         crate::failpoint::pass("generation_begun");
         let made = match bytes {
-            First::None => stage.create(&replica.name, STAGE_MODE).map(|file| {
-                Bytes::Staged { file: Arc::new(file), tier: replica.tier }
-            }),
-            First::Copied => {
-                stage.finish_copy(&replica.name).and_then(|()| self.staged_bytes(ino, replica.tier, &replica.name))
-            }
+            First::None => stage
+                .create(&replica.name, STAGE_MODE)
+                .map(|file| Bytes::Staged { file: Arc::new(file), tier: replica.tier }),
+            First::Copied => stage
+                .finish_copy(&replica.name)
+                .and_then(|()| self.staged_bytes(ino, replica.tier, &replica.name)),
         };
         let begun = made.and_then(|bytes| {
             let file = staged_file(&bytes).ok_or(Kind::Corrupt)?;

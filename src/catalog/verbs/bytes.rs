@@ -154,7 +154,8 @@ impl Catalog {
             let mut bases = Vec::new();
             for row in tx.replicas_of(ino)? {
                 let generation = Generation(row.generation);
-                let fits = row.generation != 0 && (generations.contains(&generation) || Some(generation) == newest);
+                let fits =
+                    row.generation != 0 && (generations.contains(&generation) || Some(generation) == newest);
                 if fits && row.version.is_some() && !tx.is_stage(row.place)? {
                     bases.push(tx.to_replica(row)?);
                 }

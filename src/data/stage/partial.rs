@@ -29,9 +29,10 @@ impl StageStore {
     pub fn make_partial(&self, name: &[u8], base: &Base) -> Result<File> {
         self.must_be_partial(name)?;
         let file = self.new_copy(name)?;
-        let made = file.set_len(base.size).map_err(Error::from).and_then(|()| {
-            self.write_map(name, base, &Map::new(base.size, base.generation))
-        });
+        let made = file
+            .set_len(base.size)
+            .map_err(Error::from)
+            .and_then(|()| self.write_map(name, base, &Map::new(base.size, base.generation)));
         made.or_else(|error| self.fail_copy(name, error)).map(|()| file)
     }
 

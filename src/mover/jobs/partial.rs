@@ -184,9 +184,8 @@ impl Patches {
 
 fn offset(of: &Range<u64>, range: &Range<u64>) -> Result<Range<usize>> {
     let at = |offset: u64| {
-        usize::try_from(offset - of.start).map_err(|error| {
-            Error::new(Kind::Invalid, "a block does not fit into memory").with_source(error)
-        })
+        usize::try_from(offset - of.start)
+            .map_err(|error| Error::new(Kind::Invalid, "a block does not fit into memory").with_source(error))
     };
     Ok(at(range.start)?..at(range.end)?)
 }

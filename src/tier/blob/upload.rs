@@ -223,9 +223,29 @@ impl AzureUpload {
     async fn send(&self, index: u64, bytes: Bytes) -> Result<()> {
         let id = self.id(index)?;
         let size = bytes.len() as u64;
-        let sent = self.client.put_block(&self.blob, &id, bytes).await;
+        let sent = match self.client.put_block(&self.blob, &id, bytes.clone()).await {
+            Err(failure) if failure.code == "InvalidBlobOrBlock" => {
+                self.be_as_long_as_others().await?;
+                let again = self.id(index)?;
+                if again == id {
+                    return Err(failure.into_error(&self.what));
+                }
+                self.client.put_block(&self.blob, &again, bytes).await
+            }
+            sent => sent,
+        };
         sent.map_err(|failure| failure.into_error(&self.what))?;
         self.sent.lock().insert(index, size);
+        Ok(())
+    }
+
+    /// Blocks of one blob have ids of one length, whoever sent them.
+    async fn be_as_long_as_others(&self) -> Result<()> {
+        let listed = self.client.committed_blocks(&self.blob).await;
+        let (_, blocks) = listed.map_err(|failure| failure.into_error(&self.what))?;
+        if let Some(length) = id_length(&blocks) {
+            self.ids.lock().length = length;
+        }
         Ok(())
     }
 
@@ -321,10 +341,13 @@ impl Upload for AzureUpload {
         if self.one_block {
             return Ok(Vec::new());
         }
-        let blocks = self.client.committed_blocks(&self.blob, version).await;
-        let blocks = blocks.map_err(|failure| failure.into_error(&self.what))?;
+        let listed = self.client.committed_blocks(&self.blob).await;
+        let (etag, blocks) = listed.map_err(|failure| failure.into_error(&self.what))?;
         let Some(length) = id_length(&blocks) else { return Ok(Vec::new()) };
         self.ids.lock().length = length;
+        if etag.as_bytes() != &*version.0 {
+            return Ok(Vec::new());
+        }
         let sizes = blocks.iter().map(|(_, size)| *size).collect();
         *self.there.lock() = There { version: Some(version.clone()), blocks, kept: BTreeMap::new() };
         Ok(sizes)

@@ -228,7 +228,7 @@ fn nothing_is_mixed_when_home_changes_behind_it() {
     let stale = file.read_exact_at(&mut bytes, 30 * MIB as u64).expect_err("the rest is gone");
     assert_eq!(stale.raw_os_error(), Some(libc::ESTALE));
     drop(file);
-    assert!(!mount.try_tierfs(&["flush", "--timeout", "20s", mount.root().to_str().expect("UTF-8")]).status.success());
+    assert!(!mount.try_tierfs(&["flush", "--timeout", "20s"]).status.success());
     assert_eq!(tiers.expect_blob("blob/large"), b"theirs", "nothing of ours goes over it");
     assert_eq!(fs::read(&path).expect("a read"), b"theirs", "it is shown under its name");
     let names: Vec<_> = fs::read_dir(mount.path("blob"))
@@ -241,7 +241,7 @@ fn nothing_is_mixed_when_home_changes_behind_it() {
     let ours = File::open(mount.path("blob").join(&names[0])).expect("ours");
     ours.read_exact_at(&mut bytes, 12 * MIB as u64).expect("what was written is still there");
     assert_eq!(&bytes, b"ours");
-    let queue = mount.tierfs(&["queue", mount.root().to_str().expect("UTF-8")]);
+    let queue = mount.tierfs(&["queue"]);
     assert!(queue.contains("they are gone"), "{queue}");
     assert_eq!(model.len(), SIZE);
 }
@@ -254,7 +254,8 @@ fn fsx_over_a_partly_staged_file() {
     let mount = Mount::of(&tiers).start();
     let own = tempfile::tempdir().expect("a temporary directory");
     let config = own.path().join("fsx.toml");
-    fs::write(&config, "flen = 1048576\n[opsize]\nmax = 131072\n[weights]\nfsync = 0.1\npunch_hole = 0.5\n").expect("a config");
+    fs::write(&config, "flen = 1048576\n[opsize]\nmax = 131072\n[weights]\nfsync = 0.1\npunch_hole = 0.5\n")
+        .expect("a config");
     // It truncates what it is given: the file is held open, so that it stays partly staged.
     let held = writable(&mount.path("blob/large"));
     held.write_all_at(b"x", 1).expect("a write");

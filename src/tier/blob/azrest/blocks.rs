@@ -40,9 +40,10 @@ pub(super) fn uncommitted(body: &[u8]) -> Outcome<Vec<(String, u64)>> {
 pub(super) fn committed(body: &[u8]) -> Outcome<Vec<(String, u64)>> {
     let blocks = parse(body)?.committed_blocks.block.into_iter();
     let sized = |block: Block| Some((block.name, block.size.trim().parse().ok()?));
-    blocks.map(sized).collect::<Option<_>>().ok_or_else(|| {
-        Failure::new(Kind::Corrupt, "a committed block has no size")
-    })
+    blocks
+        .map(sized)
+        .collect::<Option<_>>()
+        .ok_or_else(|| Failure::new(Kind::Corrupt, "a committed block has no size"))
 }
 
 fn parse(body: &[u8]) -> Outcome<BlockList> {

@@ -179,24 +179,20 @@ impl Client {
         }
     }
 
-    /// Get Block List: ids and sizes of the blocks that make up version `etag` of the blob; none if it is another by now, or was not made of
-    /// blocks.
+    /// Get Block List: ids and sizes of the blocks that make up the blob, and in which version it is; none if it was not made of blocks.
     pub(in super::super) async fn committed_blocks(
         &self,
         blob: &str,
-        etag: &Version,
-    ) -> Outcome<Vec<(String, u64)>> {
+    ) -> Outcome<(String, Vec<(String, u64)>)> {
         let request = Request::new(Method::GET, Some(blob))
             .query("comp", "blocklist")
             .query("blocklisttype", "committed");
         let response = match self.send(&request).await {
-            Err(failure) if failure.kind == Kind::NotFound => return Ok(Vec::new()),
+            Err(failure) if failure.kind == Kind::NotFound => return Ok(Default::default()),
             answer => answer?,
         };
-        if Properties::of_headers(response.headers()).etag.as_bytes() != &*etag.0 {
-            return Ok(Vec::new());
-        }
-        blocks::committed(&read_up_to(response.into_body(), LIST_MAX).await?)
+        let etag = Properties::of_headers(response.headers()).etag;
+        Ok((etag, blocks::committed(&read_up_to(response.into_body(), LIST_MAX).await?)?))
     }
 
     /// Put Block List: the named blocks become the blob, in one step.

@@ -46,6 +46,12 @@ impl Answer {
         Self::of(builder, body, false)
     }
 
+    /// The same about a blob in this version.
+    pub fn with_etag(mut self, etag: &str) -> Self {
+        self.head.headers.insert("etag", format!("\"{etag}\"").parse().expect("a header"));
+        self
+    }
+
     pub fn refused(refusal: &Refusal, has_body: bool) -> Self {
         let mut builder = Response::builder()
             .status(refusal.status)

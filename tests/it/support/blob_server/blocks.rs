@@ -121,7 +121,11 @@ pub fn get_block_list(store: &mut Store, call: &Call) -> Result<Answer, Refusal>
         let blocks = staged.into_iter().flatten();
         section("UncommittedBlocks", &mut blocks.map(|(id, content)| (id, content.size())));
     }
-    Ok(Answer::text("application/xml", xml + "</BlockList>"))
+    let answer = Answer::text("application/xml", xml + "</BlockList>");
+    Ok(match blob.filter(|blob| !blob.blocks.is_empty()) {
+        Some(blob) => answer.with_etag(&blob.etag),
+        None => answer,
+    })
 }
 
 #[derive(Clone, Copy)]
