@@ -62,7 +62,11 @@ pub(super) fn line(taken: &Taken) -> String {
         Standing::Open => ", never closed",
         Standing::Nameless => ", nobody knows whose",
     };
-    format!("{} ({}{what})", text::printable(&taken.path.to_string()), text::bytes(taken.size))
+    let part = match taken.missing {
+        0 => String::new(),
+        bytes => format!(", partly staged: {} of it are at home alone", text::bytes(bytes)),
+    };
+    format!("{} ({}{what}{part})", text::printable(&taken.path.to_string()), text::bytes(taken.size))
 }
 
 fn summary(rebuilt: &Rebuilt, taken: &Counted) -> Vec<String> {

@@ -241,7 +241,8 @@ impl StageStore {
         found.into_iter().map(|(name, staged)| self.described(name, staged)).collect()
     }
 
-    /// Moves stage file `name` to the stage `to` of the same tier, where `new_name` must be free.
+    /// Moves stage file `name` to the stage `to` of the same tier, where `new_name` must be free. A partly staged one has its map
+    /// there before ([`StageStore::hand_over_map`]).
     ///
     /// # Errors
     /// `Exists`, `NotFound`.
@@ -251,9 +252,6 @@ impl StageStore {
                 Kind::Invalid,
                 "a partly staged file can't become a whole one by its name",
             ));
-        }
-        if is_partial(name) {
-            self.hand_over_map(name, to, new_name)?;
         }
         let new_key = to.prepare(new_name)?;
         self.local()?.files()?.rename(&self.key(name)?, &new_key, RenameMode::NoReplace)?;

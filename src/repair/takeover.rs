@@ -9,9 +9,9 @@
 
 mod place;
 
-use crate::catalog::{Catalog, Content, Defaults, NewBytes, NewInode, stage_name};
+use crate::catalog::{Catalog, Content, Defaults, NewBytes, NewInode, is_partial, stage_name};
 use crate::clock::Clock;
-use crate::data::{Sidecar, SidecarState, StageStore, Staged};
+use crate::data::{Mapped, Sidecar, SidecarState, StageStore, Staged};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::{Rules, Subject};
 use crate::tier::{Object, Tier};
@@ -65,6 +65,8 @@ pub struct Taken {
     pub path: Key,
     /// Its bytes.
     pub size: u64,
+    /// Bytes of it that were never staged.
+    pub missing: u64,
     /// What it is.
     pub standing: Standing,
 }
@@ -89,6 +91,8 @@ pub(super) struct Piece<'a> {
     pub(super) standing: Standing,
     /// A later one has its path.
     pub(super) outdone: bool,
+    /// What it has, if not all.
+    pub(super) mapped: Option<Mapped>,
 }
 
 /// A piece with its row.
@@ -144,6 +148,11 @@ fn take_superseded<'a>(pieces: &mut Vec<Piece<'a>>) -> Vec<Piece<'a>> {
 }
 
 impl Piece<'_> {
+    /// Bytes of it that were never staged.
+    pub(super) fn missing(&self) -> u64 {
+        self.mapped.as_ref().map_or(0, |mapped| mapped.map.missing_bytes())
+    }
+
     /// Which file of which stage it says to be.
     fn file(&self) -> Option<(*const StageStore, Ino, Key)> {
         let sidecar = self.sidecar?;
@@ -164,7 +173,17 @@ fn pieces_of<'a>(estate: &'a Estate<'a>) -> impl Iterator<Item = Piece<'a>> {
     estate.staged.iter().filter_map(move |staged| {
         let object = staged.object.as_ref()?;
         let sidecar = staged.sidecar.as_ref();
+        let mapped = match is_partial(&staged.name).then(|| estate.from.look_at_map(&staged.name)).transpose()
+        {
+            Ok(mapped) => mapped,
+            Err(error) => {
+                let name = String::from_utf8_lossy(&staged.name);
+                tracing::error!(%name, %error, "a partly staged file is left where it is");
+                return None;
+            }
+        };
         Some(Piece {
+            mapped,
             estate,
             name: &staged.name,
             object,
@@ -250,10 +269,16 @@ impl Heir<'_> {
     fn move_in(&self, rowed: Rowed<'_>) -> Result<Taken> {
         let Rowed { piece, ino, path } = rowed;
         let (from, to) = (piece.estate.from, piece.estate.to);
-        let new_name = stage_name(ino, Generation(1));
+        let (mut new_name, mut generation) = (stage_name(ino, Generation(1)), Generation(1));
+        if piece.mapped.is_some() {
+            let (staged, base) = self.catalog.becomes_partial(ino)?;
+            (new_name, generation) = (staged.name, staged.generation);
+            from.hand_over_map(piece.name, to, &new_name, base.unwrap_or(Generation(0)))?;
+            self.catalog.sync()?;
+        }
         if let Some(sidecar) = piece.sidecar {
             // Its place in the order stays: who takes over again finds the same one.
-            let sidecar = Sidecar { path: path.clone(), ino, generation: Generation(1), ..sidecar.clone() };
+            let sidecar = Sidecar { path: path.clone(), ino, generation, ..sidecar.clone() };
             let state =
                 if piece.standing == Standing::Closed { SidecarState::Closed } else { SidecarState::Writing };
             to.write_sidecar(&new_name, &Sidecar { state, ..sidecar })?;
@@ -274,7 +299,7 @@ impl Heir<'_> {
         } else {
             self.catalog.resize(ino, content)?;
         }
-        Ok(Taken { path, size: piece.object.size, standing: piece.standing })
+        Ok(Taken { path, size: piece.object.size, missing: piece.missing(), standing: piece.standing })
     }
 
     fn now(&self) -> Timestamp {

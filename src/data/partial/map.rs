@@ -86,6 +86,12 @@ impl Map {
         &self.bases
     }
 
+    /// The same where what is missing is known as another generation alone.
+    #[must_use]
+    pub(in crate::data) fn from_base(self, base: Generation) -> Self {
+        Self { bases: vec![base], ..self }
+    }
+
     /// What an empty map becomes this one by.
     #[must_use]
     pub(super) fn records(&self, size: u64) -> Vec<Record> {

@@ -8,7 +8,7 @@ use crate::data::owner::boot_id;
 use crate::data::partial::{Base, Map, Mapped, Partial, log};
 use crate::error::{Error, Kind, Result};
 use crate::tier::Access;
-use crate::types::Key;
+use crate::types::{Generation, Key};
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
@@ -136,11 +136,17 @@ impl StageStore {
         self.local()?.remove(&key)
     }
 
-    pub(super) fn hand_over_map(&self, name: &[u8], to: &Self, new_name: &[u8]) -> Result<()> {
+    /// Puts the map of `name` beside `new_name` of the stage `to`, where what is missing counts as `base` of a file; 0: nobody answers for
+    /// it any more.
+    ///
+    /// # Errors
+    /// As [`StageStore::open_partial`].
+    pub fn hand_over_map(&self, name: &[u8], to: &Self, new_name: &[u8], base: Generation) -> Result<()> {
         // The new map vouches for all of it.
         self.open(name, Access::Read)?.sync_all()?;
         let mapped = self.look_at_map(name)?;
-        to.write_map(new_name, &mapped.base, &mapped.map)
+        let base = Base { generation: base, ..mapped.base };
+        to.write_map(new_name, &base, &mapped.map.from_base(base.generation))
     }
 
     fn sync_parent(&self, key: &Key) -> Result<()> {

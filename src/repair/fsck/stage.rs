@@ -61,6 +61,14 @@ impl Scene<'_> {
             report.find(&Finding { decide, ..finding }, None);
             return Ok(());
         };
+        if replica.is_partial() && !staged.map {
+            let text =
+                "it is partly staged, and nobody can say any more which of its bytes count: its map is gone";
+            let finding = self.about(What::Lost, replica, text)?;
+            let decide = Some("write it again, or delete it; until then reads fail");
+            report.find(&Finding { decide, ..finding }, None);
+            return Ok(());
+        }
         let newest = replica.generation == inode.generation;
         if newest && inode.state == WriteState::Closed && object.size != inode.attr.size {
             let text = format!("{} bytes are staged, {} were closed", object.size, inode.attr.size);
