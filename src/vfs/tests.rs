@@ -4,6 +4,7 @@
 mod listing;
 mod names;
 mod outside;
+mod partial;
 mod writing;
 
 use super::*;

@@ -241,3 +241,75 @@ async fn keep_both(context: &Arc<Context>, inode: &crate::catalog::Inode, target
 pub(crate) fn blocked(error: Error) -> Halt {
     Halt::Failed(Error::new(Kind::Corrupt, "it can't be committed").with_source(error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::partial::Record;
+    use crate::types::Generation;
+    use proptest::prelude::*;
+
+    fn map(size: u64, written: &[Range<u64>]) -> Map {
+        let mut map = Map::new(size, Generation(1));
+        written.iter().for_each(|range| map.apply(Record::Present(range.start, range.end)));
+        map
+    }
+
+    #[test]
+    fn a_touched_block_is_sent_and_its_neighbours_are_not() {
+        let pieces = mixed(30, 10, &map(30, &[12..13]), &[10, 10, 10]).unwrap();
+        let piece = |range, there| Piece { range, there };
+        assert_eq!(pieces, [piece(0..10, Some(0)), piece(10..20, None), piece(20..30, Some(2))]);
+    }
+
+    #[test]
+    fn an_append_grows_a_small_last_block_and_follows_a_full_one() {
+        let kept = |there: &[u64]| {
+            let pieces = mixed(25, 10, &map(24, &[]), there).unwrap();
+            pieces.iter().map(|piece| (piece.range.clone(), piece.there.is_some())).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(&[10, 10, 4]), [(0..10, true), (10..20, true), (20..25, false)]);
+        assert_eq!(kept(&[10, 14]), [(0..10, true), (10..24, true), (24..25, false)]);
+    }
+
+    #[test]
+    fn nothing_is_mixed_where_nothing_is_saved_or_the_list_would_be_too_long() {
+        assert_eq!(mixed(30, 10, &map(30, &[0..30]), &[10, 10, 10]), None);
+        assert_eq!(mixed(30, 10, &map(30, &[]), &[]), None);
+        assert_eq!(mixed(30, 10, &map(30, &[]), &[10, 10]), None, "a list of something shorter");
+        let many = vec![1; 60_000];
+        assert_eq!(mixed(60_000, 10, &map(60_000, &[]), &many), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_pieces_make_up_the_file(
+            there in prop::collection::vec(0..20_u64, 0..12),
+            written in prop::collection::vec((0..150_u64, 0..9_u64), 0..6),
+            cut in 0..200_u64,
+            size in 0..200_u64,
+            block in 1..12_u64,
+        ) {
+            let base: u64 = there.iter().sum();
+            let written: Vec<_> = written.into_iter().map(|(at, length)| at..at + length).collect();
+            let mut map = map(base, &written);
+            map.apply(Record::Cut(cut.min(size)));
+            let Some(pieces) = mixed(size, block, &map, &there) else { return Ok(()) };
+            let mut at = 0;
+            for piece in pieces {
+                prop_assert_eq!(piece.range.start, at);
+                prop_assert!(!piece.range.is_empty());
+                at = piece.range.end;
+                match piece.there {
+                    Some(index) => {
+                        let start: u64 = there[..index].iter().sum();
+                        prop_assert_eq!(&piece.range, &(start..start + there[index]));
+                        prop_assert!(map.is_untouched(&piece.range));
+                    }
+                    None => prop_assert!(piece.range.end - piece.range.start <= block),
+                }
+            }
+            prop_assert_eq!(at, size);
+        }
+    }
+}
