@@ -1,13 +1,12 @@
 //! Large files that are on Blob alone, and written in places: only that is staged, fetched and sent.
 
 use crate::support::blob_server::{BlobServer, Operation};
-use crate::support::{BOTH, Map, Mode, Mount, Tiers, noise, tool, wait};
+use crate::support::{BOTH, Map, Mode, Mount, Tiers, noise, wait};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 const MIB: usize = 1 << 20;
 /// Larger than what is copied to the stage whole.
@@ -246,28 +245,76 @@ fn nothing_is_mixed_when_home_changes_behind_it() {
     assert_eq!(model.len(), SIZE);
 }
 
-/// Every operation fsx has, over the start of a file that began as a large blob.
+/// What programs do at random, with crashes, closes and commits in between.
 #[test]
-fn fsx_over_a_partly_staged_file() {
-    let server = BlobServer::start();
-    let (tiers, _) = with_large(&server);
-    let mount = Mount::of(&tiers).start();
-    let own = tempfile::tempdir().expect("a temporary directory");
-    let config = own.path().join("fsx.toml");
-    fs::write(&config, "flen = 1048576\n[opsize]\nmax = 131072\n[weights]\nfsync = 0.1\npunch_hole = 0.5\n")
-        .expect("a config");
-    // It truncates what it is given: the file is held open, so that it stays partly staged.
-    let held = writable(&mount.path("blob/large"));
-    held.write_all_at(b"x", 1).expect("a write");
-    let mut command = Command::new(tool("fsx"));
-    command.args(["-N", "3000", "-S", "7", "-P"]).arg(own.path()).arg("-f").arg(&config);
-    let output = command.arg(mount.path("blob/large")).stdin(Stdio::null()).output().expect("fsx");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut left = Vec::new();
-    File::open(mount.path("blob/large")).expect("open").read_to_end(&mut left).expect("a read");
-    drop(held);
-    mount.flush();
-    assert!(tiers.expect_blob("blob/large") == left);
+fn any_writes_give_the_right_bytes() {
+    for (mode, seed) in [(Mode::Ordinary, 1), (Mode::Passthrough, 2)] {
+        let server = BlobServer::start();
+        let (tiers, mut model) = with_large(&server);
+        let mut mount = Mount::of(&tiers).mode(mode).start();
+        let path = mount.path("blob/large");
+        let mut chance = Chance(seed);
+        let mut file = writable(&path);
+        for round in 0..400 {
+            let at = chance.below(SIZE + MIB);
+            match chance.below(20) {
+                0..8 => {
+                    let length = 1 + chance.below(3 * 4096);
+                    write_at(&mut model, &file, at, &noise(round, length));
+                }
+                8 => {
+                    file.set_len(at as u64).expect("truncate");
+                    model.resize(at, 0);
+                    // Not to be left with nothing.
+                    file.set_len(SIZE as u64).expect("truncate");
+                    model.resize(SIZE, 0);
+                }
+                9 => {
+                    let end = (at + 70_000).min(model.len());
+                    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                    fallocate(&file, punch, at as u64, 70_000).expect("punch");
+                    model[at.min(end)..end].fill(0);
+                }
+                10 => file.sync_all().expect("fsync"),
+                11 => {
+                    drop(file);
+                    file = writable(&path);
+                }
+                12 if round % 7 == 0 => {
+                    drop(file);
+                    mount.flush();
+                    assert!(tiers.expect_blob("blob/large") == model, "{mode:?} {round}: at home");
+                    file = writable(&path);
+                }
+                13 if round % 5 == 0 => {
+                    mount.kill9();
+                    drop(file);
+                    mount.remount();
+                    file = writable(&path);
+                }
+                _ => {
+                    let length = (1 + chance.below(200_000)).min(model.len().saturating_sub(at));
+                    let mut bytes = vec![0; length];
+                    file.read_exact_at(&mut bytes, at as u64).expect("a read");
+                    assert!(bytes == model[at.min(model.len())..][..length], "{mode:?} {round}: at {at}");
+                }
+            }
+        }
+        assert!(fs::read(&path).expect("a read") == model, "{mode:?}");
+        drop(file);
+        mount.flush_path("blob/large");
+        assert!(tiers.expect_blob("blob/large") == model, "{mode:?}: at home");
+    }
+}
+
+/// Numbers that are the same in every run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).expect("a number") % end
+    }
 }
 
 #[test]

@@ -183,3 +183,67 @@ fn what_is_no_stage_of_another_is_refused() {
     fs::create_dir_all(&elsewhere).expect("mkdir");
     refused(&adopt(&elsewhere, &heir, &[]), 2, "tierfs rescue");
 }
+
+const LARGE: usize = 65 << 20;
+
+/// A mount that died with a large file of which two places were written; answers its stage and what the file is.
+fn dead_with_a_part(server: &crate::support::blob_server::BlobServer, tiers: &Tiers) -> (PathBuf, Vec<u8>) {
+    use std::os::unix::fs::FileExt;
+    let mut whole = crate::support::noise(3, LARGE);
+    tiers.container().put_in_blocks("blob/large", &whole, 8 << 20);
+    let mut mount = Mount::of(tiers).named("dead").rules(LATE).start();
+    let file = fs::File::options().write(true).open(mount.path("blob/large")).expect("open");
+    for (at, bytes) in [(10 << 20, &b"here"[..]), (LARGE, b"appended")] {
+        file.write_all_at(bytes, at as u64).expect("a write");
+        whole.resize(whole.len().max(at + bytes.len()), 0);
+        whole[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+    drop(file);
+    let stage = stage_of(tiers);
+    mount.kill9();
+    crate::support::mount::detach(mount.root());
+    fs::remove_dir_all(mount.config().parent().expect("its place")).expect("rm -rf");
+    server.clear_log();
+    (stage, whole)
+}
+
+#[test]
+fn a_partly_staged_file_is_adopted_with_what_it_lacks() {
+    let (server, tiers) = own();
+    let (stage, whole) = dead_with_a_part(&server, &tiers);
+    let mut heir = heir(&tiers);
+    let said = succeeded(&adopt(&stage, &heir, &[]));
+    assert!(said.contains("partly staged"), "{said}");
+    assert!(!stage.exists(), "nothing is left there");
+    heir.remount();
+    assert!(fs::read(heir.path("blob/large")).expect("at once") == whole);
+    // Its base is not lost to a rename.
+    fs::rename(heir.path("blob/large"), heir.path("blob/moved")).expect("rename");
+    heir.flush();
+    assert!(tiers.expect_blob("blob/moved") == whole);
+    assert_eq!(tiers.blob_file_names(), ["blob/moved"]);
+}
+
+#[test]
+fn a_partly_staged_file_is_handed_out_as_what_it_is() {
+    let (server, tiers) = own();
+    let (stage, whole) = dead_with_a_part(&server, &tiers);
+    let to = tiers.workspace().join("rescued");
+    let before = crate::support::site::files_below(&stage);
+    let said = succeeded(&rescue(&stage, &to, &[]));
+    assert!(said.contains("blob/large.tierfs-partial") && said.contains("partly staged"), "{said}");
+    assert!(!to.join("blob/large").exists(), "no file with silent zeros");
+    let part = fs::read(to.join("blob/large.tierfs-partial")).expect("a part");
+    let about = fs::read(to.join("blob/large.tierfs-partial.json")).expect("what it lacks");
+    let about: serde_json::Value = serde_json::from_slice(&about).expect("JSON");
+    assert_eq!(about["missing_is_in"]["key"], "blob/large");
+    // Whoever has the blob can put the two together.
+    let mut together = part;
+    let base = tiers.expect_blob("blob/large");
+    for gap in about["missing"].as_array().expect("ranges") {
+        let end = |at: usize| usize::try_from(gap[at].as_u64().expect("a number")).expect("a size");
+        together[end(0)..end(1)].copy_from_slice(&base[end(0)..end(1)]);
+    }
+    assert!(together == whole);
+    assert_eq!(crate::support::site::files_below(&stage), before, "the stage is as it was");
+}
