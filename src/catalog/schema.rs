@@ -28,7 +28,7 @@ impl Schema {
 /// The catalog's schema.
 pub(super) const CURRENT: Schema = Schema {
     create: CREATE,
-    steps: &[remember_what_is_lost, order_generations, remember_heat, remember_pins],
+    steps: &[remember_what_is_lost, order_generations, remember_heat, remember_pins, stage_in_part],
 };
 
 /// To version 2.
@@ -58,6 +58,12 @@ fn remember_heat(connection: &Connection) -> Result<()> {
 /// To version 5.
 fn remember_pins(connection: &Connection) -> Result<()> {
     Ok(connection.execute_batch(PINS)?)
+}
+
+/// To version 6: nothing is other than before, but a stage file whose name ends in `.partial` has only some of its bytes, which an
+/// older program would take for all.
+fn stage_in_part(_: &Connection) -> Result<()> {
+    Ok(())
 }
 
 macro_rules! pins {

@@ -75,6 +75,11 @@ pub fn partial_name(ino: Ino, generation: Generation) -> Vec<u8> {
     [&stage_name(ino, generation), PARTIAL].concat()
 }
 
+/// Bytes that a partly staged file of this size takes.
+fn staged_of(size: i64, blocks: i64) -> i64 {
+    blocks.saturating_mul(512).min(size)
+}
+
 /// Whether the stage file of this name has only some of the bytes of its generation.
 #[must_use]
 pub fn is_partial(name: &[u8]) -> bool {

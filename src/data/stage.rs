@@ -327,6 +327,8 @@ impl StageStore {
     /// # Errors
     /// `NotFound` if there is no `.copy`.
     pub fn finish_copy(&self, name: &[u8]) -> Result<()> {
+        // Who still has an earlier file of this name in hand has no part in this one.
+        self.partials.lock().remove(name);
         self.local()?.rename(&self.copy_path(name)?, &self.key(name)?)
     }
 

@@ -1,6 +1,6 @@
 //! What still has to reach home, added up by order domain.
 
-use super::Catalog;
+use super::{Catalog, PARTIAL, staged_of};
 use crate::catalog::schema::RECONCILE;
 use crate::catalog::tables::Tx;
 use crate::catalog::{Backlog, Waiting, WriteState};
@@ -85,10 +85,11 @@ impl Adding<'_> {
     fn add_some(&mut self, tx: &Tx<'_>, after: i64) -> Result<Option<i64>> {
         let rows = tx.all(
             "SELECT s.seq, s.domain, s.blocked, s.queued_at, CASE s.kind WHEN ?3 THEN i.state ELSE ?4 END, i.size,
-             (SELECT parent FROM dentry WHERE ino = s.ino LIMIT 1), (SELECT name FROM dentry WHERE ino = s.ino LIMIT 1), i.uid, i.gid
+             (SELECT parent FROM dentry WHERE ino = s.ino LIMIT 1), (SELECT name FROM dentry WHERE ino = s.ino LIMIT 1), i.uid, i.gid,
+             i.blocks, EXISTS (SELECT 1 FROM replica r WHERE r.ino = s.ino AND r.generation = i.generation AND substr(r.name, -8) = ?5)
              FROM step s LEFT JOIN inode i ON s.ino <> 0 AND i.ino = s.ino AND (i.state <> 0 OR s.kind <> ?3)
              WHERE s.seq > ?1 ORDER BY s.seq LIMIT ?2",
-            params![after, ADDED_AT_ONCE, RECONCILE, WriteState::Closed as i64],
+            params![after, ADDED_AT_ONCE, RECONCILE, WriteState::Closed as i64, PARTIAL],
             read,
         )?;
         let whole = i64::try_from(rows.len()) == Ok(ADDED_AT_ONCE);
@@ -162,7 +163,10 @@ impl Adding<'_> {
 }
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let size: Option<i64> = row.get(5)?;
+    let mut size: Option<i64> = row.get(5)?;
+    if row.get(11)? {
+        size = size.zip(row.get(10)?).map(|(size, blocks)| staged_of(size, blocks));
+    }
     let parent: Option<i64> = row.get(6)?;
     let name = parent.map(|parent| Ok::<_, rusqlite::Error>((parent, row.get(7)?))).transpose()?;
     let ids = Ids {

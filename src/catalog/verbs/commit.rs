@@ -1,7 +1,7 @@
 //! What reaches tiers, and what may be removed from them.
 
-use super::Catalog;
 use super::import::Look;
+use super::{Catalog, is_partial};
 use crate::catalog::tables::{ReplicaRow, Tx};
 use crate::catalog::{Defaults, Observed, PlaceId, Replica, WriteState, Writers};
 use crate::error::{Error, Kind, Result};
@@ -72,6 +72,10 @@ impl Catalog {
             let newest = generation == inode.generation;
             if newest && inode.state == WriteState::Closed {
                 inode.state = WriteState::Clean;
+                if tx.staged(&inode, |row| is_partial(&row.name))?.is_some() {
+                    // Its stage file had holes that home has not.
+                    inode.attr.blocks = inode.attr.size.div_ceil(512);
+                }
                 tx.update_inode(&inode)?;
             }
             Ok(newest)

@@ -116,8 +116,11 @@ impl Tx<'_> {
             return Ok(!self.is_base(row, &others)?);
         }
         for other in others {
-            let here = other.version.is_some() || self.is_stage(other.place)?;
-            if other.generation == row.generation && here && !is_partial(&other.name) {
+            let is_here = match self.is_stage(other.place)? {
+                true => !is_partial(&other.name),
+                false => other.version.is_some(),
+            };
+            if other.generation == row.generation && is_here {
                 return Ok(true);
             }
         }

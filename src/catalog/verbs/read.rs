@@ -1,6 +1,6 @@
 //! Looks: nothing here changes a row.
 
-use super::Catalog;
+use super::{Catalog, is_partial, staged_of};
 use crate::catalog::tables::{InodeFilter, Tx};
 use crate::catalog::{DirEntry, Inode, PlaceId, Replica, TierCounts, WriteState};
 use crate::error::Result;
@@ -137,20 +137,23 @@ fn count_some(
     sums: &mut BTreeMap<u32, TierCounts>,
 ) -> Result<Option<(i64, Vec<u8>)>> {
     let rows = tx.all(
-        "SELECT r.place, r.name, p.tier, i.size, i.state FROM replica r
+        "SELECT r.place, r.name, p.tier, i.size, i.state, i.blocks FROM replica r
          JOIN place p ON p.id = r.place
          LEFT JOIN inode i ON i.ino = r.ino AND i.generation = r.generation AND i.kind <> 2 AND i.nlink > 0
          WHERE (r.place, r.name) > (?1, ?2) ORDER BY r.place, r.name LIMIT ?3",
         params![after.0, after.1, COUNTED_AT_ONCE],
         |row| {
             let size: Option<i64> = row.get(3)?;
-            let found =
-                size.map(|size| Ok::<_, rusqlite::Error>((size, row.get::<_, i64>(4)?))).transpose()?;
+            let found = size
+                .map(|size| Ok::<_, rusqlite::Error>((size, row.get::<_, i64>(4)?, row.get::<_, i64>(5)?)))
+                .transpose()?;
             Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, u32>(2)?, found))
         },
     )?;
-    for (place, _, tier, found) in &rows {
-        let (Some((size, state)), Some(counts)) = (found, sums.get_mut(tier)) else { continue };
+    for (place, name, tier, found) in &rows {
+        let (Some((size, state, blocks)), Some(counts)) = (found, sums.get_mut(tier)) else { continue };
+        let is_part = tx.is_stage(*place)? && is_partial(name);
+        let size = if is_part { staged_of(*size, *blocks) } else { *size };
         let (files, bytes) = if tx.is_stage(*place)? {
             (&mut counts.staged_files, &mut counts.staged_bytes)
         } else {

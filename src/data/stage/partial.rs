@@ -75,7 +75,7 @@ impl StageStore {
     /// As [`StageStore::open_partial`].
     pub fn look_at_map(&self, name: &[u8]) -> Result<Mapped> {
         let size = self.local()?.files()?.stat(&self.key(name)?)?.size;
-        let read = log::read(&self.map_file(name, Access::Read)?, &boot_id()?)?;
+        let read = log::read(&self.map_file(name, Access::Read)?, &self.boot()?)?;
         let mut map = read.map;
         map.apply(crate::data::partial::Record::Cut(size));
         Ok(Mapped { base: read.base, map })
@@ -83,7 +83,7 @@ impl StageStore {
 
     /// The map, as one that can be gone on with: what an earlier start of the machine made of it is written anew as far as it is believed.
     fn current_map(&self, name: &[u8]) -> Result<(File, log::Read)> {
-        let boot = boot_id()?;
+        let boot = self.boot()?;
         let file = self.map_file(name, Access::ReadWrite)?;
         let read = log::read(&file, &boot).map_err(|error| error.context(self.about_map(name)))?;
         if read.is_current {
@@ -113,7 +113,7 @@ impl StageStore {
     /// Puts a map in place in one step, durably.
     fn write_map(&self, name: &[u8], base: &Base, map: &Map) -> Result<()> {
         let (key, temporary) = (self.map_path(name)?, self.temporary()?);
-        let bytes = log::written(base, map, &boot_id()?)?;
+        let bytes = log::written(base, map, &self.boot()?)?;
         let local = self.local()?;
         let mut file = local.create(&temporary, FILE_MODE)?;
         let done = file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(Error::from);
@@ -147,6 +147,11 @@ impl StageStore {
         let mapped = self.look_at_map(name)?;
         let base = Base { generation: base, ..mapped.base };
         to.write_map(new_name, &base, &mapped.map.from_base(base.generation))
+    }
+
+    /// Names the time since this machine was started, as the owner of the stage knows it.
+    fn boot(&self) -> Result<String> {
+        self.owner.as_ref().map_or_else(boot_id, |owner| Ok(owner.boot_id.clone()))
     }
 
     fn sync_parent(&self, key: &Key) -> Result<()> {

@@ -17,13 +17,17 @@ use tierfs::vfs::{Caller, FileHandle, More, ReadAnswer, SetAttr, Settled, Wait};
 const ME: Caller = Caller { uid: 0, gid: 0, pid: 0, wait: Wait::Allowed };
 const MODE: u32 = 0o644;
 const DIR_MODE: u32 = 0o755;
+/// Half of the files are staged in part when they are written.
+const PARTIAL_FROM: u64 = 4;
 
 /// Runs a whole story.
 ///
 /// # Panics
 /// As soon as something is not what the plain tree says.
 pub fn tell(scenes: &[Scene]) {
-    let mut stage = Stage::new();
+    // What a power loss takes of a partly staged file is what nobody synced, piece by piece: no version of the file.
+    let loses_power = scenes.iter().any(|(operation, _)| matches!(operation, Operation::LosePower(_)));
+    let mut stage = Stage::new(if loses_power { u64::MAX } else { PARTIAL_FROM });
     for (number, (operation, after)) in scenes.iter().enumerate() {
         let at = || format!("after operation {number}: {operation:?}");
         stage.world.clock.advance(Duration::from_millis(1));
@@ -64,9 +68,9 @@ fn bytes(seed: u8) -> Vec<u8> {
 }
 
 impl Stage {
-    fn new() -> Self {
+    fn new(partial_from: u64) -> Self {
         let mut stage = Self {
-            world: World::new(),
+            world: World::new(partial_from),
             tree: Tree::default(),
             held: BTreeMap::new(),
             abandoned: BTreeSet::new(),

@@ -44,6 +44,8 @@ pub struct World {
     catalogs: u32,
     /// How often the machine was started.
     boots: u32,
+    /// From this size on a file is staged in part.
+    partial_from: u64,
     live: Option<Live>,
 }
 
@@ -108,7 +110,7 @@ fn moving() -> Runtime {
 const DEFAULTS: Defaults = Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode: 0o755 };
 
 impl World {
-    pub fn new() -> Self {
+    pub fn new(partial_from: u64) -> Self {
         power::watch();
         // Ahead of the file system's clock, as if the machine's were: files never seem to come from later.
         let now = Timestamp::from(std::time::SystemTime::now());
@@ -118,8 +120,16 @@ impl World {
         for tier in ["scratch", "share"] {
             std::fs::create_dir(root.path().join(tier)).expect("mkdir");
         }
-        let mut world =
-            Self { clock, calls: Calls::default(), blobs, root, catalogs: 1, boots: 1, live: None };
+        let mut world = Self {
+            clock,
+            calls: Calls::default(),
+            blobs,
+            root,
+            catalogs: 1,
+            boots: 1,
+            partial_from,
+            live: None,
+        };
         world.start();
         world
     }
@@ -177,7 +187,7 @@ impl World {
             sweepers: Vec::new(),
             room: Default::default(),
             at_home: Arc::new(|_, _| Box::pin(async { Ok(()) })),
-            partial_from: tierfs::vfs::PARTIAL_FROM,
+            partial_from: self.partial_from,
             blob_size: 1 << 40,
             facts: Arc::new(NoFacts),
         }));
