@@ -8,7 +8,8 @@
 //! * Rows whose staged file is gone: named as lost. The row stays, so that reads fail (EIO) and the file never
 //!   looks empty; writing the file again, or deleting it, ends that.
 //! * After a restart of the machine, staged files that are gone, or shorter than they were when they were closed, as a power loss
-//!   may cut what nobody synced: that generation is lost, and named; home's version, if there is one, is shown again.
+//!   may cut what nobody synced: that generation is lost, and named; home's version, if there is one, is shown again. So it is where a partly
+//!   staged file lost some of what was written to it, and nothing of that was ever synced.
 //! * Files closed but not released: taken as released once the kernel says that no writer lives.
 
 use crate::catalog::{Content, Inode, NativeMove, RenamePlan, Replica, WriteState};
@@ -134,7 +135,7 @@ fn dirty_file(context: &Context, inode: &Inode, recovered: &mut Recovered) -> Re
     }
     let Some(staged) = staged(context, inode)? else { return Ok(()) };
     let missing = match look(context, &staged)? {
-        Stage::Holds(size) if is_cut(context, inode, &staged, size) => {
+        Stage::Holds(size) if is_cut(context, inode, &staged, size) || is_torn(context, &staged) => {
             recovered.lost += 1;
             lose(context, &staged)?;
             // What is left is no version of anything, but somebody's bytes: fsck offers them.
@@ -174,6 +175,14 @@ fn is_cut(context: &Context, inode: &Inode, staged: &Replica, size: u64) -> bool
         WriteState::Clean => false,
     };
     fixed && inode.attr.kind == FileKind::Regular && size < inode.attr.size
+}
+
+/// A map that can't be read now, or at all, says so to whoever opens the file.
+fn is_torn(context: &Context, staged: &Replica) -> bool {
+    context.stores.is_torn(staged).unwrap_or_else(|error| {
+        tracing::error!(key = %staged.key, %error, "a partly staged file can't be looked at");
+        false
+    })
 }
 
 fn lose(context: &Context, staged: &Replica) -> Result<()> {

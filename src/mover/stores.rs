@@ -54,6 +54,11 @@ impl Stores {
         self.stage(staged.tier)?.open_partial(&staged.name)
     }
 
+    /// Whether a power loss left a partly staged file as no version of anything.
+    pub(crate) fn is_torn(&self, staged: &Replica) -> Result<bool> {
+        Ok(staged.is_partial() && self.stage(staged.tier)?.is_torn(&staged.name)?)
+    }
+
     /// Makes a staged file the hot copy of `home`; false if the tier keeps none, or the file lacks some of its bytes.
     pub(crate) fn adopt(&self, context: &Context, staged: &Replica, home: &Replica) -> Result<bool> {
         let (Some(hot), Some(version)) = (self.hot.get(&staged.tier), home.version.clone()) else {

@@ -159,6 +159,8 @@ impl Vfs {
         }
         if inode.state == WriteState::Clean {
             next.push(self.next_of_hot(rule, inode, copies));
+        } else if copies.iter().any(|copy| copy.role == word(CopyRole::Stage) && copy.key.ends_with(PART)) {
+            next.push(format!("partly staged: what was not written is read from {home}, and stays there"));
         }
         next
     }
@@ -197,6 +199,9 @@ impl Vfs {
         }
     }
 }
+
+/// End of the key of a partly staged file.
+const PART: &str = ".partial";
 
 fn word(role: CopyRole) -> &'static str {
     match role {

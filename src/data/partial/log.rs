@@ -108,6 +108,8 @@ pub(in crate::data) struct Read {
     pub map: Map,
     /// All of it was made since this start of the machine, so that it can be gone on with.
     pub is_current: bool,
+    /// A restart of the machine took what was written, and nothing of it was ever synced.
+    pub is_torn: bool,
     salt: u64,
     start: u64,
     records: u64,
@@ -140,6 +142,7 @@ pub(in crate::data) fn read(file: &File, boot: &str) -> Result<Read> {
         map: Map::new(base.size, base.generation),
         base,
         is_current,
+        is_torn: false,
         salt: head.salt,
         start,
         records: 0,
@@ -170,6 +173,7 @@ pub(in crate::data) fn read(file: &File, boot: &str) -> Result<Read> {
 }
 
 fn end(mut read: Read, unsure: Vec<(u64, Record)>) -> Read {
+    read.is_torn = !read.is_current && !unsure.is_empty() && read.synced == 0;
     if read.is_current {
         unsure.into_iter().for_each(|(_, record)| read.map.apply(record));
     }

@@ -251,6 +251,8 @@ proptest! {
         prop_assert!(same(&now.map, &all) && now.is_current);
         let later = log::read(&open(), BOOT).unwrap();
         prop_assert!(same(&later.map, &sure) && !later.is_current);
+        prop_assert!(!now.is_torn);
+        prop_assert!(!later.is_torn || (spoken == 0 && !same(&all, &sure)));
         // Written anew it says the same, and all of it counts.
         std::fs::write(&path, log::written(&base, &later.map, BOOT).unwrap()).unwrap();
         for boot in [BOOT, EARLIER] {

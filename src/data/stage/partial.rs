@@ -81,6 +81,15 @@ impl StageStore {
         Ok(Mapped { base: read.base, map })
     }
 
+    /// Whether a restart of the machine took some of what was written to `name`, of which nothing was ever synced: then it is no version
+    /// of anything.
+    ///
+    /// # Errors
+    /// As [`StageStore::open_partial`].
+    pub fn is_torn(&self, name: &[u8]) -> Result<bool> {
+        Ok(log::read(&self.map_file(name, Access::Read)?, &self.boot()?)?.is_torn)
+    }
+
     /// The map, as one that can be gone on with: what an earlier start of the machine made of it is written anew as far as it is believed.
     fn current_map(&self, name: &[u8]) -> Result<(File, log::Read)> {
         let boot = self.boot()?;

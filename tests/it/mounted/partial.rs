@@ -331,3 +331,66 @@ fn what_was_only_opened_leaves_nothing() {
         assert!(fs::read(mount.path("blob/large")).expect("a read") == model);
     }
 }
+
+/// Makes what lies on the stage be of an earlier start of the machine.
+fn restart_machine(tiers: &Tiers) {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot id");
+    let (boot, other) = (boot.trim().as_bytes(), boot.trim().replace(|c: char| c != '-', "0"));
+    let stage = tiers.scratch.join(".tierfs/stage");
+    for name in crate::support::site::files_below(&stage) {
+        let path = stage.join(&name);
+        if name.ends_with("owner") || name.ends_with(".map") {
+            let mut bytes = fs::read(&path).expect("a file");
+            // What is left of a start before that has another.
+            let Some(at) = bytes.windows(boot.len()).position(|window| window == boot) else { continue };
+            bytes[at..at + boot.len()].copy_from_slice(other.as_bytes());
+            fs::write(&path, bytes).expect("a write");
+        }
+    }
+}
+
+#[test]
+fn a_power_loss_leaves_what_was_synced_or_what_home_has() {
+    let server = BlobServer::start();
+    let (tiers, mut model) = with_large(&server);
+    let mut mount = Mount::of(&tiers).start();
+    let path = mount.path("blob/large");
+    let file = writable(&path);
+    file.write_all_at(b"never synced", 5 * MIB as u64).expect("a write");
+    mount.kill9();
+    restart_machine(&tiers);
+    mount.remount();
+    drop(file);
+    assert!(fs::read(&path).expect("a read") == model, "home's version");
+    let lost = mount.tierfs(&["tier", "lost"]);
+    assert!(lost.contains("blob/large"), "{lost}");
+    let file = writable(&path);
+    write_at(&mut model, &file, 6 * MIB, b"synced");
+    file.sync_all().expect("fsync");
+    file.write_all_at(b"not synced", 7 * MIB as u64).expect("a write");
+    mount.kill9();
+    restart_machine(&tiers);
+    mount.remount();
+    drop(file);
+    assert!(fs::read(&path).expect("a read") == model, "what was synced, the rest as in the base");
+    let file = writable(&path);
+    write_at(&mut model, &file, 8 * MIB, b"goes on");
+    drop(file);
+    mount.flush();
+    assert!(tiers.expect_blob("blob/large") == model);
+}
+
+#[test]
+fn an_open_that_dies_half_way_changes_nothing() {
+    let server = BlobServer::start();
+    let (tiers, model) = with_large(&server);
+    let mut mount = Mount::of(&tiers).environment("TIERFS_CRASH_AT", "generation_begun").start();
+    File::options().write(true).open(mount.path("blob/large")).expect_err("the daemon dies");
+    mount.wait_for_end();
+    mount.set_environment("TIERFS_CRASH_AT", "");
+    mount.remount();
+    assert!(fs::read(mount.path("blob/large")).expect("a read") == model);
+    mount.flush();
+    wait::until("the stage to be empty", || tiers.staged().is_empty());
+    assert!(tiers.expect_blob("blob/large") == model);
+}
