@@ -86,6 +86,12 @@ impl Partial {
         self.log.lock().map().missing(range)
     }
 
+    /// What of `range` is in the stage file.
+    #[must_use]
+    pub fn present(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        self.log.lock().map().present(range)
+    }
+
     /// What is missing is the same in `generation`, should home ever have it.
     ///
     /// # Errors

@@ -90,15 +90,13 @@ fn describe(piece: &Piece<'_>, to: &Path) -> Result<()> {
 fn copy_present(mapped: &Mapped, size: u64, from: &File, to: &File) -> Result<()> {
     to.set_len(size)?;
     let mut buffer = vec![0; BUFFER];
-    let mut at = 0;
-    for gap in mapped.map.missing(&(0..size)).into_iter().chain([size..size]) {
-        while at < gap.start {
-            let len = usize::try_from(gap.start - at).unwrap_or(BUFFER).min(BUFFER);
-            from.read_exact_at(&mut buffer[..len], at)?;
-            to.write_all_at(&buffer[..len], at)?;
-            at += len as u64;
+    for mut range in mapped.map.present(&(0..size)) {
+        while !range.is_empty() {
+            let len = usize::try_from(range.end - range.start).unwrap_or(BUFFER).min(BUFFER);
+            from.read_exact_at(&mut buffer[..len], range.start)?;
+            to.write_all_at(&buffer[..len], range.start)?;
+            range.start += len as u64;
         }
-        at = gap.end;
     }
     Ok(())
 }

@@ -131,7 +131,7 @@ impl Vfs {
 }
 
 /// The stage file of something staged, whole or in part, for its size and times.
-pub(super) fn staged_file<'a>(bytes: &'a Bytes) -> Option<&'a File> {
+pub(super) fn staged_file(bytes: &Bytes) -> Option<&File> {
     match bytes {
         Bytes::Native { file, .. } | Bytes::Staged { file, .. } | Bytes::Hot { file, .. } => Some(file),
         Bytes::Partial { file, .. } => Some(file.partial().file()),

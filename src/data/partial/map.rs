@@ -62,6 +62,20 @@ impl Map {
         if range.start >= end { Vec::new() } else { self.present.gaps(&(range.start..end)) }
     }
 
+    /// What of `range` is in the stage file, in order.
+    #[must_use]
+    pub fn present(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let mut present = Vec::new();
+        let mut at = range.start;
+        for gap in self.missing(range) {
+            present.push(at..gap.start);
+            at = gap.end;
+        }
+        present.push(at..range.end);
+        present.retain(|range| !range.is_empty());
+        present
+    }
+
     /// Whether nothing of `range` is in the stage file.
     #[must_use]
     pub fn is_untouched(&self, range: &Range<u64>) -> bool {
@@ -88,7 +102,7 @@ impl Map {
 
     /// The same where what is missing is known as another generation alone.
     #[must_use]
-    pub(in crate::data) fn from_base(self, base: Generation) -> Self {
+    pub(in crate::data) fn based_on(self, base: Generation) -> Self {
         Self { bases: vec![base], ..self }
     }
 
@@ -99,13 +113,8 @@ impl Map {
         if self.limit < size {
             records.push(Record::Cut(self.limit));
         }
-        let mut at = 0;
-        for gap in self.missing(&(0..self.limit)).into_iter().chain([self.limit..self.limit]) {
-            if at < gap.start {
-                records.push(Record::Present(at, gap.start));
-            }
-            at = gap.end;
-        }
+        let present = self.present(&(0..self.limit));
+        records.extend(present.into_iter().map(|range| Record::Present(range.start, range.end)));
         records
     }
 }

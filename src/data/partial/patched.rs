@@ -141,15 +141,9 @@ impl Patched {
 /// Puts what is in the stage file by now over what was fetched, and ends where the file does.
 fn overlay(partial: &Partial, offset: u64, mut buffer: BytesMut) -> Result<Bytes> {
     let size = partial.file().metadata()?.len();
-    let whole = offset..offset + buffer.len() as u64;
-    let missing = partial.missing(&whole);
-    let mut at = whole.start;
-    for gap in missing.into_iter().chain([whole.end..whole.end]) {
-        let (start, end) = ((at - offset) as usize, (gap.start - offset) as usize);
-        if start < end {
-            partial.read_at(at, &mut buffer[start..end])?;
-        }
-        at = gap.end;
+    for range in partial.present(&(offset..offset + buffer.len() as u64)) {
+        let (start, end) = ((range.start - offset) as usize, (range.end - offset) as usize);
+        partial.read_at(range.start, &mut buffer[start..end])?;
     }
     buffer.truncate(usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len()));
     Ok(buffer.freeze())

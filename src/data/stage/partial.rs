@@ -155,7 +155,7 @@ impl StageStore {
         self.open(name, Access::Read)?.sync_all()?;
         let mapped = self.look_at_map(name)?;
         let base = Base { generation: base, ..mapped.base };
-        to.write_map(new_name, &base, &mapped.map.from_base(base.generation))
+        to.write_map(new_name, &base, &mapped.map.based_on(base.generation))
     }
 
     /// Names the time since this machine was started, as the owner of the stage knows it.

@@ -171,7 +171,13 @@ impl Patches {
     }
 
     /// Equal for every attempt that cuts the file into the same blocks, and for no other.
-    pub(crate) fn content(&self, sealed: ContentId, key: &Key, blocks: &[Block], over: Option<&Version>) -> ContentId {
+    pub(crate) fn content(
+        &self,
+        sealed: ContentId,
+        key: &Key,
+        blocks: &[Block],
+        over: Option<&Version>,
+    ) -> ContentId {
         let mut plan = sealed.0.to_vec();
         for block in blocks {
             plan.extend_from_slice(&block.range.end.to_le_bytes());
@@ -249,24 +255,24 @@ mod tests {
     use crate::types::Generation;
     use proptest::prelude::*;
 
-    fn map(size: u64, written: &[Range<u64>]) -> Map {
+    fn map(size: u64, written: &[(u64, u64)]) -> Map {
         let mut map = Map::new(size, Generation(1));
-        written.iter().for_each(|range| map.apply(Record::Present(range.start, range.end)));
+        written.iter().for_each(|(start, end)| map.apply(Record::Present(*start, *end)));
         map
     }
 
     #[test]
     fn a_touched_block_is_sent_and_its_neighbours_are_not() {
-        let pieces = mixed(30, 10, &map(30, &[12..13]), &[10, 10, 10]).unwrap();
-        let piece = |range, there| Piece { range, there };
-        assert_eq!(pieces, [piece(0..10, Some(0)), piece(10..20, None), piece(20..30, Some(2))]);
+        let blocks = mixed(30, 10, &map(30, &[(12, 13)]), &[10, 10, 10]).unwrap();
+        let made = |range, there| Block { range, there };
+        assert_eq!(blocks, [made(0..10, Some(0)), made(10..20, None), made(20..30, Some(2))]);
     }
 
     #[test]
     fn an_append_grows_a_small_last_block_and_follows_a_full_one() {
         let kept = |there: &[u64]| {
-            let pieces = mixed(25, 10, &map(24, &[]), there).unwrap();
-            pieces.iter().map(|piece| (piece.range.clone(), piece.there.is_some())).collect::<Vec<_>>()
+            let blocks = mixed(25, 10, &map(24, &[]), there).unwrap();
+            blocks.iter().map(|one| (one.range.clone(), one.there.is_some())).collect::<Vec<_>>()
         };
         assert_eq!(kept(&[10, 10, 4]), [(0..10, true), (10..20, true), (20..25, false)]);
         assert_eq!(kept(&[10, 14]), [(0..10, true), (10..24, true), (24..25, false)]);
@@ -274,7 +280,7 @@ mod tests {
 
     #[test]
     fn nothing_is_mixed_where_nothing_is_saved_or_the_list_would_be_too_long() {
-        assert_eq!(mixed(30, 10, &map(30, &[0..30]), &[10, 10, 10]), None);
+        assert_eq!(mixed(30, 10, &map(30, &[(0, 30)]), &[10, 10, 10]), None);
         assert_eq!(mixed(30, 10, &map(30, &[]), &[]), None);
         assert_eq!(mixed(30, 10, &map(30, &[]), &[10, 10]), None, "a list of something shorter");
         let many = vec![1; 60_000];
@@ -283,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_pieces_make_up_the_file(
+        fn the_blocks_make_up_the_file(
             there in prop::collection::vec(0..20_u64, 0..12),
             written in prop::collection::vec((0..150_u64, 0..9_u64), 0..6),
             cut in 0..200_u64,
@@ -291,22 +297,22 @@ mod tests {
             block in 1..12_u64,
         ) {
             let base: u64 = there.iter().sum();
-            let written: Vec<_> = written.into_iter().map(|(at, length)| at..at + length).collect();
+            let written: Vec<_> = written.into_iter().map(|(at, length)| (at, at + length)).collect();
             let mut map = map(base, &written);
             map.apply(Record::Cut(cut.min(size)));
-            let Some(pieces) = mixed(size, block, &map, &there) else { return Ok(()) };
+            let Some(blocks) = mixed(size, block, &map, &there) else { return Ok(()) };
             let mut at = 0;
-            for piece in pieces {
-                prop_assert_eq!(piece.range.start, at);
-                prop_assert!(!piece.range.is_empty());
-                at = piece.range.end;
-                match piece.there {
+            for one in blocks {
+                prop_assert_eq!(one.range.start, at);
+                prop_assert!(!one.range.is_empty());
+                at = one.range.end;
+                match one.there {
                     Some(index) => {
                         let start: u64 = there[..index].iter().sum();
-                        prop_assert_eq!(&piece.range, &(start..start + there[index]));
-                        prop_assert!(map.is_untouched(&piece.range));
+                        prop_assert_eq!(&one.range, &(start..start + there[index]));
+                        prop_assert!(map.is_untouched(&one.range));
                     }
-                    None => prop_assert!(piece.range.end - piece.range.start <= block),
+                    None => prop_assert!(one.range.end - one.range.start <= block),
                 }
             }
             prop_assert_eq!(at, size);

@@ -115,8 +115,7 @@ async fn seal_native(context: &Arc<Context>, tier: Arc<dyn Tier>, replica: &Repl
             file.sync_all()?;
             let object = native.stat_open(&file)?;
             // Whoever writes changes the version before the map.
-            let patches =
-                if replica.is_partial() { Some(Patches::seal(context, &replica)?) } else { None };
+            let patches = if replica.is_partial() { Some(Patches::seal(context, &replica)?) } else { None };
             let Replica { key, generation, staged, .. } = replica;
             let (version, size, file) = (object.version, object.size, Some(Arc::new(file)));
             Ok(Sealed { tier: Arc::clone(&tier), key, version, generation, size, file, staged, patches })
@@ -204,7 +203,12 @@ impl Sealed {
     }
 
     /// The blocks that make it up for `upload`, and what they are a cut of.
-    async fn plan(&self, context: &Context, target: &Target, upload: &dyn Upload) -> Result<(Vec<Block>, ContentId)> {
+    async fn plan(
+        &self,
+        context: &Context,
+        target: &Target,
+        upload: &dyn Upload,
+    ) -> Result<(Vec<Block>, ContentId)> {
         let Some(patches) = &self.patches else {
             return Ok((partial::even(self.size, upload.block_size().max(1)), self.content()));
         };
