@@ -26,6 +26,9 @@ pub struct SetAttr {
     pub handle: Option<FileHandle>,
 }
 
+/// A file of this machine: where it is, and whether it is a stage file.
+type NativeFile<'a> = (TierId, &'a dyn Resident, Key, bool);
+
 impl Vfs {
     /// Changes attributes and size.
     ///
@@ -88,7 +91,7 @@ impl Vfs {
 
     /// Every file of this machine that stands for the inode, and whether it is a stage file (whose
     /// owner and mode are ours).
-    fn native_files(&self, inode: &Inode) -> Result<Vec<(TierId, &dyn Resident, Key, bool)>> {
+    fn native_files(&self, inode: &Inode) -> Result<Vec<NativeFile<'_>>> {
         let ino = inode.attr.ino;
         let held: Vec<_> = if inode.attr.kind == FileKind::Directory {
             let places = self.catalog().places(ino)?;
