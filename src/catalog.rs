@@ -19,6 +19,7 @@
 //! A name on a tier is **foreign** (to be imported) only if no replica and no place owns its key.
 //! An observation made at time T says nothing about a row that changed after T.
 
+mod away;
 mod check;
 mod cookie;
 mod engine;
@@ -32,6 +33,7 @@ use crate::tier::{Entry, NativeId, Object, RenameMode};
 use crate::types::{Attr, FileKind, Generation, Ids, Ino, Key, Seq, TierId, Timestamp, Version};
 use serde::{Deserialize, Serialize};
 
+pub use away::{Away, Reason};
 pub use engine::Location;
 pub use replace::Replacement;
 pub use verbs::{
@@ -69,6 +71,8 @@ pub struct Inode {
     pub state: WriteState,
     /// Target of a symlink.
     pub target: Option<Vec<u8>>,
+    /// It lives elsewhere than at home, or did until now.
+    pub away: Option<Away>,
 }
 
 /// A name in a directory, with its inode.
@@ -439,8 +443,10 @@ pub struct Found<'a> {
 pub enum Standing {
     /// On its home: it wins over any other tier's.
     Home,
-    /// On a tier that may hold it (`cold`): shown unless home has the name.
+    /// On a tier that may hold it (a home of former rules): shown unless home has the name.
     Elsewhere,
+    /// On the tier where files of its rule go that nobody uses (`cold`): the same, and it stays there until it is used.
+    Cold,
     /// Rules never place this name on this tier: not shown, counted as shadowed.
     Foreign,
 }

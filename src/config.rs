@@ -17,8 +17,8 @@ mod units;
 
 pub use changes::Change;
 pub use checked::{
-    BlobConfig, Catalog, DirectoryConfig, MountConfig, Overlap, RuleConfig, Storage, TierConfig, TierKind,
-    overlap,
+    BlobConfig, Catalog, ColdConfig, DirectoryConfig, MountConfig, Overlap, RuleConfig, Storage, TierConfig,
+    TierKind, overlap,
 };
 pub use example::Example;
 pub use expand::Environment;
@@ -26,7 +26,7 @@ pub use report::{Problem, Problems, Warning};
 pub(crate) use suggest::did_you_mean;
 pub use units::{Percent, duration};
 
-use crate::policy::placement::{Ledger, RuleSpec, Rules};
+use crate::policy::placement::{Cold, Ledger, RuleSpec, Rules};
 use crate::types::TierId;
 use std::fmt;
 use std::fs::File;
@@ -103,6 +103,11 @@ impl Config {
             pattern: rule.path.clone(),
             owners: rule.owners.clone(),
             home: tier_id(&rule.home),
+            cold: rule.cold.as_ref().map(|cold| Cold {
+                tier: tier_id(&cold.tier),
+                idle: cold.idle,
+                revalidate: cold.revalidate,
+            }),
             stage: tier_id(&rule.stage),
             hot: rule.hot.iter().map(|name| tier_id(name)).collect(),
             promote: rule.promote,

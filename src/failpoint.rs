@@ -85,6 +85,10 @@ pub const POINTS: &[Point] = &[
         "became_a_hot_copy",
         "the staged file is a hot copy, its sidecar is left: it goes at the next start",
     ),
+    point(
+        "sent_away_not_moved",
+        "a file that nobody uses is to live on its cold tier and is at home: it goes there, or is used and stays",
+    ),
     point("doomed_not_deleted", "a key that nobody wants is still there: its delete step goes on"),
     point("delete_sent", "a key is deleted and still has its row: the next delete finds nothing and is done"),
     point(

@@ -9,11 +9,13 @@
 //! Knows policy, the catalog, tiers and the stores of `data`; must not know vfs, FUSE or commands.
 
 mod awaited;
+mod cold;
 mod context;
 mod engine;
 mod evict;
 mod flush;
 mod handle;
+mod homecoming;
 mod jobs;
 mod keep;
 mod listing;
@@ -25,6 +27,7 @@ mod status;
 mod stores;
 
 pub use awaited::Committer;
+pub use cold::{ColdPlan, Leaver};
 pub use context::{Invalidate, IsOpen, Lost, Preserve, SettleClosed, WhileNames, WhileUnwritten};
 pub use evict::{HotPlan, Leaving};
 pub use flush::{FlushReport, FlushScope, Named, Progress};

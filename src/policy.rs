@@ -4,6 +4,7 @@ pub mod admission;
 pub mod aside;
 pub mod eviction;
 pub mod heat;
+pub mod idle;
 pub mod keep;
 pub mod placement;
 pub mod room;

@@ -5,7 +5,7 @@ mod awaited;
 pub mod blob;
 mod key;
 
-pub use attr::{Attr, AttrChange, Attrs, FileKind, Ids, TimeChange, Timestamp};
+pub use attr::{Attr, AttrChange, Attrs, FileKind, Ids, TimeChange, Timestamp, Whereabouts};
 pub use awaited::Awaited;
 pub use key::{Key, KeyError, name_is_valid};
 

@@ -28,7 +28,14 @@ impl Schema {
 /// The catalog's schema.
 pub(super) const CURRENT: Schema = Schema {
     create: CREATE,
-    steps: &[remember_what_is_lost, order_generations, remember_heat, remember_pins, stage_in_part],
+    steps: &[
+        remember_what_is_lost,
+        order_generations,
+        remember_heat,
+        remember_pins,
+        stage_in_part,
+        send_away,
+    ],
 };
 
 /// To version 2.
@@ -64,6 +71,22 @@ fn remember_pins(connection: &Connection) -> Result<()> {
 /// older program would take for all.
 fn stage_in_part(_: &Connection) -> Result<()> {
     Ok(())
+}
+
+macro_rules! away_index {
+    () => {
+        "CREATE INDEX inode_away ON inode (away_why, ino) WHERE away_why <> 0;"
+    };
+}
+
+/// To version 7.
+fn send_away(connection: &Connection) -> Result<()> {
+    Ok(connection.execute_batch(concat!(
+        "ALTER TABLE inode ADD COLUMN away_tier INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE inode ADD COLUMN away_why INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE inode ADD COLUMN away_since INTEGER NOT NULL DEFAULT 0;",
+        away_index!()
+    ))?)
 }
 
 macro_rules! pins {
@@ -119,7 +142,8 @@ CREATE TABLE inode (
     gid INTEGER NOT NULL, nlink INTEGER NOT NULL, size INTEGER NOT NULL, blocks INTEGER NOT NULL,
     atime INTEGER NOT NULL, mtime INTEGER NOT NULL, ctime INTEGER NOT NULL, btime INTEGER NOT NULL,
     rdev INTEGER NOT NULL, target BLOB, generation INTEGER NOT NULL, attr_generation INTEGER NOT NULL,
-    state INTEGER NOT NULL);
+    state INTEGER NOT NULL, away_tier INTEGER NOT NULL DEFAULT 0, away_why INTEGER NOT NULL DEFAULT 0,
+    away_since INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX inode_dirty ON inode (ino) WHERE state <> 0;
 CREATE INDEX inode_orphan ON inode (ino) WHERE nlink = 0;
 
@@ -160,5 +184,6 @@ CREATE TABLE intent (id INTEGER PRIMARY KEY, plan TEXT NOT NULL);
 ",
     lost!(),
     heat!(),
-    pins!()
+    pins!(),
+    away_index!()
 );

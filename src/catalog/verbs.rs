@@ -1,6 +1,7 @@
 //! The verbs. Signatures are the contract with vfs and mover; one family a file.
 
 mod attrs;
+mod away;
 mod backlog;
 mod below;
 mod bytes;
@@ -54,6 +55,8 @@ pub struct Catalog {
     added: Mutex<Option<backlog::Added>>,
     /// Renames of directories since it was opened.
     directory_moves: AtomicU64,
+    /// Told when a file is wanted at home.
+    returning: Arc<Notify>,
 }
 
 /// Row id of an intent.
@@ -104,6 +107,7 @@ impl Catalog {
             counted: Mutex::default(),
             added: Mutex::default(),
             directory_moves: AtomicU64::new(0),
+            returning: Arc::default(),
         })
     }
 
@@ -186,5 +190,6 @@ fn root(now: Timestamp) -> Inode {
         attr_generation: 1,
         state: WriteState::Clean,
         target: None,
+        away: None,
     }
 }

@@ -3,7 +3,7 @@
 use crate::cli::args::PlanArgs;
 use crate::cli::failure::Failure;
 use crate::cli::{say, text};
-use crate::control::protocol::{HotPlan, Leaving, Plan};
+use crate::control::protocol::{ColdPlan, HotPlan, Leaving, Plan, Unused};
 use crate::control::target::Target;
 
 /// Shows the plan of the mount around the path, or of the only one.
@@ -38,6 +38,29 @@ fn lines(plan: &Plan) -> Vec<String> {
             let (bytes, path) = (text::bytes(*bytes), text::printable(&path));
             lines.push(format!("  {bytes:>8}  {per_day:>8.1} a day  {path}"));
         }
+    }
+    lines.extend(unused(&plan.cold));
+    lines
+}
+
+fn unused(cold: &ColdPlan) -> Vec<String> {
+    let mut lines = Vec::new();
+    if cold.returning > 0 {
+        lines.push(format!(
+            "cold: {} on the way home, as they were used",
+            text::counted(cold.returning, "file")
+        ));
+    }
+    if cold.files > 0 {
+        let (files, bytes) = (text::counted(cold.files, "file"), text::bytes(cold.bytes));
+        lines.push(format!("cold: {files} that nobody uses, {bytes}, go now, these first"));
+    }
+    for Unused { path, bytes, tier, idle_s } in &cold.first {
+        let (bytes, days) = (text::bytes(*bytes), *idle_s as f64 / 86_400.0);
+        lines.push(format!(
+            "  {bytes:>8}  {days:>8.1} days  to {tier}  {}",
+            text::printable(&path.to_string())
+        ));
     }
     lines
 }
@@ -78,7 +101,7 @@ mod tests {
             too_much: 0,
             leaving: vec![leaving(Some("data/a")), leaving(None)],
         };
-        let said = lines(&Plan { steps: 0, bytes: 0, hot: vec![hot.clone()] });
+        let said = lines(&Plan { hot: vec![hot.clone()], ..Plan::default() });
         assert_eq!(
             said,
             [
@@ -89,8 +112,19 @@ mod tests {
             ]
         );
         let full = HotPlan { left: -(1 << 20), too_much: 1 << 30, ..hot };
-        let said = lines(&Plan { steps: 2, bytes: 5, hot: vec![full] });
+        let said = lines(&Plan { steps: 2, bytes: 5, hot: vec![full], ..Plan::default() });
         assert!(said[0].starts_with("home: 2 steps to do, 5 B to send"));
+        let unused =
+            Unused { path: WirePath(b"m".to_vec()), bytes: 1 << 20, tier: "blob".into(), idle_s: 3 * 86_400 };
+        let cold = ColdPlan { files: 2, bytes: 5 << 20, returning: 1, first: vec![unused] };
+        assert_eq!(
+            lines(&Plan { cold, ..Plan::default() })[1..],
+            [
+                "cold: 1 file on the way home, as they were used",
+                "cold: 2 files that nobody uses, 5.0 MiB, go now, these first",
+                "   1.0 MiB       3.0 days  to blob  m",
+            ]
+        );
         assert!(said[1].contains("1.0 MiB too much") && said[1].contains("1.0 GiB leave now"), "{}", said[1]);
     }
 }

@@ -1,11 +1,13 @@
 //! Sections → useful types, and all that must hold between them.
 
+mod cold;
 mod mount;
 mod overlap;
 mod rule;
 mod tier;
 mod url;
 
+pub use cold::ColdConfig;
 pub use mount::{Catalog, MountConfig};
 pub use overlap::{Overlap, overlap};
 pub use rule::RuleConfig;

@@ -74,6 +74,8 @@ pub enum Unit {
     Ids,
     /// `{ group = GLOB, last = NUMBER }`.
     Group,
+    /// A tier and a time, as a table.
+    Cold,
     /// One of these words.
     Words(&'static [&'static str]),
 }
@@ -94,7 +96,7 @@ impl Unit {
             Self::Tier => "tier".into(),
             Self::Tiers => "tier, or list of tiers".into(),
             Self::Glob => "glob".into(),
-            Self::Group => format!("`{}`", self.example()),
+            Self::Group | Self::Cold => format!("`{}`", self.example()),
             Self::Globs => "glob, or list of globs".into(),
             Self::Names => "list of names".into(),
             Self::Ids => "id (`\"1000\"`), or list of ids".into(),
@@ -128,6 +130,7 @@ impl Unit {
             Self::Tier => "\"scratch\"",
             Self::Tiers => "\"scratch\" or [\"nvme\", \"scratch\"]",
             Self::Glob => "\"datasets/**\"",
+            Self::Cold => "{ tier = \"blob\", idle = \"30d\" }",
             Self::Group => "{ group = \"checkpoints/*/*\", last = 3 }",
             Self::Globs => "\"**/*.tmp\" or [\"**/*.tmp\", \"**/*.part\"]",
             Self::Names => "[\"rsync\", \"grep\"]",
@@ -292,12 +295,14 @@ pub const KEYS: &[KeyInfo] = &[
         "the tier that must end up with the durable copy"),
     key(Rule, "stage", All, Unit::Tier, Depends("for a blob home: the first `hot` tier, else [mount] stage"),
         "the directory tier that takes new bytes first"),
+    key(Rule, "cold", All, Unit::Cold, None,
+        "where files go that nobody has opened or changed for `idle`, from when a mount with this key first looked on; they are found and read there, and come home when they are read (not by `sweepers`) or written"),
     key(Rule, "hot", All, Unit::Tiers, None,
         "directory tiers for hot copies, nearest first"),
     key(Rule, "promote", All, Unit::Words(PROMOTES), Depends("heat with `hot`, else never"),
         "when a file that is read from afar gets a hot copy: `heat` while there is room, then only if it is read clearly more often than what leaves for it; `on-read` in place of whatever is worth least"),
     key(Rule, "min_size", All, Unit::Size, None,
-        "smaller files get no hot copy by themselves; says nothing about their home"),
+        "smaller files get no hot copy by themselves, and do not go to the `cold` tier; says nothing about their home"),
     key(Rule, "max_size", All, Unit::Size, None,
         "nor do larger ones"),
     key(Rule, "keep_hot", All, Unit::Group, None,

@@ -203,7 +203,9 @@ impl Reader<'_> {
                 }
                 Some(Given::List(texts, line))
             }
-            DeValue::Table(entries) if key.unit == keys::Unit::Group => self.table(key, entries, line),
+            DeValue::Table(entries) if matches!(key.unit, keys::Unit::Group | keys::Unit::Cold) => {
+                self.table(key, entries, line)
+            }
             other => self.wrong_type(key, &other, line),
         }
     }

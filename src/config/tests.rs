@@ -210,6 +210,37 @@ fn a_rule_keeps_groups_hot() {
 }
 
 #[test]
+fn a_rule_sends_away_what_nobody_uses() {
+    let in_place = |text: String| text.replace("home = \"blob\"\nstage = \"disk\"", "home = \"disk\"");
+    let rule = |line: &str| in_place(small("", "", line));
+    let (config, _) =
+        parse(&rule("cold = { idle = \"30d\", tier = \"blob\" }\nmin_size = \"1MiB\"")).unwrap();
+    let cold = config.rules[0].cold.clone().unwrap();
+    assert_eq!((cold.tier.as_str(), cold.idle.as_secs()), ("blob", 30 * 86_400));
+    assert_eq!(cold.revalidate, Some(Duration::from_secs(60)), "the tier's own");
+    let shown = config.show().to_string();
+    assert!(shown.contains("cold = { tier = \"blob\", idle = \"30d\" }"), "{shown}");
+    assert_eq!(parse(&shown).unwrap().0.rules, config.rules);
+    let rarer = parse(&rule("cold = { idle = \"30d\", tier = \"blob\" }\nrevalidate = \"5m\"")).unwrap().0;
+    assert_eq!(rarer.rules[0].cold.clone().unwrap().revalidate, Some(Duration::from_secs(300)));
+    for (line, expected) in [
+        ("cold = { tier = \"disk\", idle = \"30d\" }", "is the home already"),
+        ("cold = { tier = \"glacier\", idle = \"30d\" }", "cold: tier = \"glacier\" is no tier"),
+        ("cold = { tier = \"blob\", idle = \"0s\" }", "write how long nobody must have used them"),
+        ("cold = { tier = \"blob\", idle = \"soon\" }", "cold: idle = \"soon\""),
+        ("cold = { tier = \"blob\" }", "cold needs both; write cold = {"),
+        ("cold = { tier = \"blob\", idle = \"1d\", after = \"x\" }", "cold has no `after`"),
+        ("cold = \"blob\"", "cold is text; write cold = {"),
+    ] {
+        assert_said(&rule(line), expected);
+    }
+    assert_said(
+        &small("", "", "hot = \"disk\"\ncold = { tier = \"disk\", idle = \"1d\" }"),
+        "is in `hot` too",
+    );
+}
+
+#[test]
 fn every_key_is_unique_and_has_a_readable_default() {
     for (at, key) in keys::KEYS.iter().enumerate() {
         assert!(!keys::KEYS[..at].iter().any(|other| (other.section, other.name) == (key.section, key.name)));

@@ -54,7 +54,7 @@ impl Placing {
     /// The same for a mount that moves nothing.
     #[must_use]
     pub fn at_rest(self) -> Arc<Rules> {
-        Arc::new(self.rules.as_settled())
+        Arc::new(self.rules.at_rest())
     }
 }
 

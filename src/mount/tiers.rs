@@ -2,7 +2,9 @@
 
 use crate::catalog::{Catalog, TierRow};
 use crate::clock::Clock;
-use crate::config::{BlobConfig, Config, DirectoryConfig, Percent, Storage, TierConfig, TierKind};
+use crate::config::{
+    BlobConfig, Config, DirectoryConfig, Percent, RuleConfig, Storage, TierConfig, TierKind,
+};
 use crate::data::{HotStore, Owner, StageStore};
 use crate::error::{Error, Kind, Result};
 use crate::mover::HotTier;
@@ -74,7 +76,8 @@ pub async fn build(
 /// A tier where files are homed or staged must take them.
 pub fn must_take_writes(config: &Config, one: &Built) -> Result<()> {
     let name = &one.row.name;
-    let used = config.rules.iter().any(|rule| rule.home == *name || rule.stage == *name);
+    let is_cold = |rule: &RuleConfig| rule.cold.as_ref().is_some_and(|cold| cold.tier == *name);
+    let used = config.rules.iter().any(|rule| rule.home == *name || rule.stage == *name || is_cold(rule));
     if !used || one.tier.capabilities().writable {
         return Ok(());
     }

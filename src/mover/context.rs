@@ -5,13 +5,15 @@ use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::heat::Heat;
 use crate::mover::MoverParts;
+use crate::mover::cold::InUse;
 use crate::mover::evict::{Evictors, evictors};
 use crate::mover::jobs::ahead::Sent;
 use crate::mover::status::Counters;
 use crate::mover::stores::Stores;
+use crate::policy::idle::Watch;
 use crate::policy::placement::{Rule, Rules, Subject};
 use crate::tier::{Patience, Tier};
-use crate::types::{Generation, Ids, Ino, Invalidation, Key, Seq, TierId, Timestamp, Version};
+use crate::types::{Generation, Ino, Invalidation, Key, Seq, TierId, Timestamp, Version, Whereabouts};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -46,8 +48,16 @@ pub(crate) struct Context {
     pub(crate) rules: RwLock<Arc<Rules>>,
     /// Since when, by the monotonic clock.
     pub(crate) rules_since: Mutex<Duration>,
-    /// Told when they change.
+    /// Told when they change, ...
     pub(crate) rules_changed: Notify,
+    /// ... and for whoever looks for files that nobody uses.
+    pub(crate) idle_rules_changed: Notify,
+    /// Since when files are watched, and when that was written down last.
+    pub(crate) watch: Mutex<Option<(Watch, Timestamp)>>,
+    /// Files that were seen open.
+    pub(crate) in_use: Mutex<InUse>,
+    /// The opens of earlier mounts are known.
+    pub(crate) heat_known: watch::Sender<bool>,
     /// Tells when all files have left the homes of former rules.
     pub(crate) settled_rules: watch::Sender<()>,
     pub(crate) stores: Stores,
@@ -125,6 +135,10 @@ impl Context {
             heat: parts.heat,
             rules_since: Mutex::new(parts.clock.monotonic()),
             rules_changed: Notify::new(),
+            idle_rules_changed: Notify::new(),
+            watch: Mutex::default(),
+            in_use: Mutex::default(),
+            heat_known: watch::Sender::new(false),
             settled_rules: watch::Sender::new(()),
             clock: parts.clock,
             runtime: parts.runtime,
@@ -165,9 +179,9 @@ impl Context {
         Arc::clone(&self.rules.read())
     }
 
-    /// The rule for what `ids` own at `path`.
-    pub(crate) fn rule(&self, path: &Key, ids: Ids) -> Arc<Rule> {
-        Arc::clone(self.rules.read().rule(Subject::new(path, ids)))
+    /// The rule for what somebody owns at `path`, or for the file of these whereabouts.
+    pub(crate) fn rule(&self, path: &Key, whereabouts: impl Into<Whereabouts>) -> Arc<Rule> {
+        Arc::clone(self.rules.read().rule(Subject::new(path, whereabouts)))
     }
 
     /// Order domain of a path of this inode, which is no directory.

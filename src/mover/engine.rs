@@ -6,8 +6,8 @@ use crate::mover::flush::{FlushReport, Progress, Targets};
 use crate::mover::handle::MoverHandle;
 use crate::mover::jobs::{self, Ended, Part};
 use crate::mover::queue::{Item, Limits, Queue, Verdict};
-use crate::mover::rehome;
 use crate::mover::status::{QueueFacts, Trouble};
+use crate::mover::{cold, homecoming, rehome};
 use crate::types::{Seq, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -92,8 +92,9 @@ pub(crate) fn start(context: Arc<Context>, limits: Limits) -> MoverHandle {
 
 /// Files count as never opened until this is done, a second for a million.
 async fn restore_heat(context: Arc<Context>) {
-    if let Err(error) = context.blocking(jobs::chores::restore_heat).await {
-        tracing::warn!(%error, "the heat of files is not known from before");
+    match context.blocking(jobs::chores::restore_heat).await {
+        Ok(()) => drop(context.heat_known.send_replace(true)),
+        Err(error) => tracing::warn!(%error, "the heat of files is not known from before"),
     }
 }
 
@@ -103,6 +104,8 @@ impl Engine {
         chores.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let queued = self.context.catalog.queued();
         self.walks.spawn(rehome::run(Arc::clone(&self.context)));
+        self.walks.spawn(cold::run(Arc::clone(&self.context)));
+        self.walks.spawn(homecoming::run(Arc::clone(&self.context)));
         loop {
             let sleep = self.turn().await;
             let event = tokio::select! {

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Kind, Result};
 use crate::mover::awaited::Committer;
+use crate::mover::cold::{self, ColdPlan};
 use crate::mover::context::Context;
 use crate::mover::engine::{Event, FlushRequest};
 use crate::mover::evict::{self, HotPlan};
@@ -169,6 +170,22 @@ impl MoverHandle {
         self.context.blocking(evict::plan).await
     }
 
+    /// What would go to cold tiers now, because nobody uses it; changes nothing.
+    ///
+    /// # Errors
+    /// If the catalog can't be read.
+    pub async fn plan_cold(&self) -> Result<ColdPlan> {
+        cold::plan(&self.context).await
+    }
+
+    /// Looks now for files that nobody uses, and moves them; answers how many moved.
+    ///
+    /// # Errors
+    /// If the catalog can't be read.
+    pub async fn send_unused(&self) -> Result<u64> {
+        Ok(cold::pass(&self.context).await?.moved)
+    }
+
     /// Tries failed steps again at once. Answers how many had failed, and how many had not.
     ///
     /// # Errors
@@ -277,6 +294,7 @@ impl MoverHandle {
         *self.context.rules.write() = rules;
         *self.context.rules_since.lock() = self.context.clock.monotonic();
         self.context.rules_changed.notify_one();
+        self.context.idle_rules_changed.notify_one();
         self.wake();
     }
 

@@ -7,7 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::jobs::subject::Subject;
-use crate::mover::jobs::{Flow, Halt, conflict, directory, prefix, reconcile, relocate};
+use crate::mover::jobs::{Flow, Halt, conflict, directory, prefix, reconcile, relocate, tidy};
 use crate::policy::placement::{self, Rules};
 use crate::types::{FileKind, Ino, Key};
 use futures::StreamExt;
@@ -223,6 +223,7 @@ async fn file(context: &Arc<Context>, ino: Ino) -> Outcome {
 async fn move_home(context: &Arc<Context>, ino: Ino) -> Flow<Outcome> {
     let Some(subject) = Subject::look(context, ino)? else { return Ok(Outcome::AtHome) };
     if relocate::strays(context, &subject)?.is_empty() {
+        tidy::whereabouts(context, ino)?;
         return Ok(Outcome::AtHome);
     }
     // Its own step brings it home.

@@ -1,6 +1,7 @@
 //! Path rules: which tier is home, stage, hot and cold for a path. First match wins.
 
 mod braces;
+mod cold;
 mod former;
 mod owner;
 mod pattern;
@@ -8,6 +9,7 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
+pub use cold::{Cold, Role};
 pub use former::{Ledger, Spot};
 pub use owner::{Owners, Subject};
 pub(crate) use pattern::{Pattern, Reach};
@@ -135,11 +137,13 @@ pub struct Rule {
     pub home: TierId,
     /// Which directory tier takes new bytes when home is not resident; equal to `home` when it is.
     pub stage: TierId,
+    /// Where files go that nobody has used for long.
+    pub cold: Option<Cold>,
     /// Tiers for hot copies, nearest first; empty: none.
     pub hot: Vec<TierId>,
     /// When to make a hot copy.
     pub promote: Promote,
-    /// How large a file must be for a hot copy, at least and at most.
+    /// How large a file must be for a hot copy, or to go where nobody uses it, at least and at most.
     pub sizes: RangeInclusive<u64>,
     /// How long the kernel and the vfs may go without asking the home tier; `None`: for ever.
     pub revalidate: Option<Duration>,
@@ -176,11 +180,15 @@ pub struct Rules {
     compiled: Vec<Compiled>,
     /// Rules of before, under whose homes there may be files still.
     former: Vec<Former>,
+    /// Nothing moves by them.
+    at_rest: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Compiled {
     rule: Arc<Rule>,
+    /// The same for files on its cold tier.
+    away: Option<Arc<Rule>>,
     pattern: Pattern,
     order_by: Option<Pattern>,
     hold: Vec<Pattern>,
@@ -203,11 +211,12 @@ impl Rules {
             let parse = |glob: &String| Pattern::parse(glob).map_err(|wrong| (index, wrong));
             let order_by = rule.order_by.as_ref().map(parse).transpose()?;
             let hold = rule.hold.iter().map(parse).collect::<Result<_, _>>()?;
-            compiled.push(Compiled { rule: Arc::new(rule), pattern, order_by, hold, shadowed });
+            let away = cold::away(&rule);
+            compiled.push(Compiled { rule: Arc::new(rule), away, pattern, order_by, hold, shadowed });
         }
         match compiled.last() {
             Some(last) if last.pattern.matches_everything() && last.rule.owners.are_all() => {
-                Ok(Self { compiled, former: Vec::new() })
+                Ok(Self { compiled, former: Vec::new(), at_rest: false })
             }
             Some(_) => Err((
                 compiled.len() - 1,
@@ -217,10 +226,12 @@ impl Rules {
         }
     }
 
-    /// The rule for a path and its owner (config sees to it that the last one matches all).
+    /// The rule for a path and its owner (config sees to it that the last one matches all). For a file that was sent to a tier, the
+    /// rule has that for its home, if it is one that sends files there.
     #[must_use]
     pub fn rule(&self, subject: Subject<'_>) -> &Arc<Rule> {
-        &self.compiled(subject).rule
+        let one = self.compiled(subject);
+        subject.away.and_then(|tier| one.sent_to(tier)).unwrap_or(&one.rule)
     }
 
     fn compiled(&self, subject: Subject<'_>) -> &Compiled {
@@ -265,14 +276,16 @@ impl Rules {
         self.compiled.iter().map(|one| &*one.rule)
     }
 
-    /// Every tier that may be home of something at or below `dir`, each once, in rule order. Exact about rules
+    /// Every tier that may be home of something at or below `dir`, or hold what of it nobody uses, each once, in rule order. Exact about rules
     /// that cover the whole subtree: later rules are out of reach then.
     #[must_use]
     pub fn tiers_under(&self, dir: &Key) -> Vec<TierId> {
         let mut tiers = Vec::new();
         for one in self.reaching(dir) {
-            if !tiers.contains(&one.rule.home) {
-                tiers.push(one.rule.home);
+            for tier in one.rule.tiers() {
+                if !tiers.contains(&tier) {
+                    tiers.push(tier);
+                }
             }
         }
         tiers
@@ -287,7 +300,10 @@ impl Rules {
     }
 
     fn same_place_under(&self, a: &Key, b: &Key) -> bool {
-        let mut places = self.reaching(a).chain(self.reaching(b)).map(|one| (one.rule.home, one.rule.stage));
+        let mut places = self
+            .reaching(a)
+            .chain(self.reaching(b))
+            .map(|one| (one.rule.home, one.rule.stage, one.rule.cold.map(|cold| cold.tier)));
         let first = places.next();
         places.all(|place| Some(place) == first)
     }

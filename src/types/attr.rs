@@ -1,6 +1,6 @@
 //! What stat shows of a file, and what a tier can carry of it.
 
-use crate::types::Ino;
+use crate::types::{Ino, TierId};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Nanoseconds since the Unix epoch; reaches from 1677 to 2262.
@@ -96,6 +96,21 @@ pub struct Ids {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+}
+
+/// What chooses the rule of a file beside its path: who owns it, and to which tier it was sent away, if it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// The owner.
+    pub ids: Ids,
+    /// Where it lives now instead of its home, if its rule still says so.
+    pub away: Option<TierId>,
+}
+
+impl From<Ids> for Whereabouts {
+    fn from(ids: Ids) -> Self {
+        Self { ids, away: None }
+    }
 }
 
 impl Attr {

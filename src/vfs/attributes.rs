@@ -6,7 +6,7 @@ use super::{Caller, Vfs};
 use crate::catalog::Inode;
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Patience, Resident, Tier, Usage};
-use crate::types::{Attr, AttrChange, FileKind, Ids, Ino, Key, TierId, TimeChange, Timestamp};
+use crate::types::{Attr, AttrChange, FileKind, Ids, Ino, Key, TierId, TimeChange, Timestamp, Whereabouts};
 use parking_lot::RwLockReadGuard;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -76,9 +76,10 @@ impl Vfs {
         self.change_open_file(ino, &change)?;
         let before = inode.attr.ids();
         let after = Ids { uid: change.uid.unwrap_or(before.uid), gid: change.gid.unwrap_or(before.gid) };
-        let home = self.rule(&path, after).home;
+        let home = self.rule(&path, Whereabouts { ids: after, ..inode.whereabouts() }).home;
         // A file of another owner may have another home.
-        let is_told = native && self.resident(home).is_some() && self.rule(&path, before).home == home;
+        let is_told =
+            native && self.resident(home).is_some() && self.rule(&path, inode.whereabouts()).home == home;
         let domain = (!is_told).then(|| self.domain(&path, after));
         self.catalog().set_attr(ino, &change, domain.as_deref(), now)?;
         if native {

@@ -284,7 +284,7 @@ impl Vfs {
             return Err(Kind::Exists.into());
         }
         let native = self.link_native(&inode, parent, name)?;
-        let is_told = native == Some(self.rule(&path, inode.attr.ids()).home);
+        let is_told = native == Some(self.rule(&path, inode.whereabouts()).home);
         let domain = (!is_told).then(|| self.domain(&path, inode.attr.ids()));
         let inode = self.catalog().link(ino, parent, name, native, domain.as_deref(), self.now())?;
         if native.is_some() {

@@ -1,10 +1,11 @@
 //! Why a file is where it is, and what comes next: `user.tierfs.explain`, a JSON object for `tierfs explain`.
 
-use super::facts::DAY;
+use super::facts::{COLD, DAY};
 use super::{CopyRole, Vfs};
-use crate::catalog::{Inode, Replica, WriteState};
+use crate::catalog::{Away, Inode, Reason, Replica, WriteState};
 use crate::error::Result;
 use crate::policy::admission::{Admission, CLEARLY_MORE};
+use crate::policy::aside::utc;
 use crate::policy::heat::value;
 use crate::policy::placement::{Promote, Rule};
 use crate::types::{FileKind, Ino};
@@ -87,12 +88,15 @@ impl Vfs {
         let rule = self.rule(&facts.path, inode.attr.ids());
         let newest = self.newest(&inode)?;
         let copies = self.copies(&rule, &newest)?;
-        let next = self.what_is_next(&rule, &inode, &copies);
+        let next = match inode.away.filter(|_| facts.is_cold) {
+            Some(away) => vec![self.next_of_cold(&rule, away)],
+            None => self.what_is_next(&rule, &inode, &copies),
+        };
         Ok(Explained {
             v: EXPLAINED_VERSION,
             path: facts.path.to_string(),
             size: facts.attr.size,
-            state: super::facts::word(inode.state).to_owned(),
+            state: if facts.is_cold { COLD } else { super::facts::word(inode.state) }.to_owned(),
             rule: RuleFacts {
                 number: 1 + self.rules().iter().position(|one| one.index == rule.index).unwrap_or_default(),
                 path: rule.pattern.clone(),
@@ -159,10 +163,38 @@ impl Vfs {
         }
         if inode.state == WriteState::Clean {
             next.push(self.next_of_hot(rule, inode, copies));
+            next.extend(self.next_if_unused(rule, inode));
         } else if copies.iter().any(|copy| copy.role == word(CopyRole::Stage) && copy.key.ends_with(PART)) {
             next.push(format!("partly staged: what was not written is read from {home}, and stays there"));
         }
         next
+    }
+
+    /// Where a file is that nobody used, and what brings it home.
+    fn next_of_cold(&self, rule: &Rule, away: Away) -> String {
+        let (tier, home) = (self.tier_name(away.tier), self.tier_name(rule.home));
+        let since = utc(away.since);
+        match away.reason {
+            Reason::Going => {
+                format!("goes to {tier}, as nobody used it; stays on {home} if somebody does before that")
+            }
+            _ => format!(
+                "cold since {since}: it is on {tier}, and comes back when it is read or written, to {home}"
+            ),
+        }
+    }
+
+    /// What becomes of a file that nobody uses.
+    fn next_if_unused(&self, rule: &Rule, inode: &Inode) -> Option<String> {
+        let cold = rule.cold_for(inode.attr.size)?;
+        let days = cold.idle.as_secs_f64() / DAY;
+        let tier = self.tier_name(cold.tier);
+        let idle = if days < 1.0 { format!("{} s", cold.idle.as_secs()) } else { format!("{days:.0} days") };
+        Some(if inode.attr.nlink > 1 {
+            format!("stays at home though nobody uses it: it has {} names", inode.attr.nlink)
+        } else {
+            format!("goes to {tier} when nobody has used it for {idle}")
+        })
     }
 
     fn next_of_hot(&self, rule: &Rule, inode: &Inode, copies: &[CopyFacts]) -> String {

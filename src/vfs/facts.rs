@@ -3,9 +3,12 @@
 use super::{Caller, Vfs};
 use crate::catalog::{DirEntry, Inode, Replica, WriteState};
 use crate::error::{Error, Kind, Result};
-use crate::policy::placement::Rule;
+use crate::policy::placement::{Rule, Subject};
 use crate::tier::Archive;
 use crate::types::{Attr, FileKind, Ino, Key, TierId};
+
+/// State of a file that lives where nobody uses it.
+pub(super) const COLD: &str = "cold";
 
 /// Seconds of a day: rates are told as opens a day.
 pub(super) const DAY: f64 = 86_400.0;
@@ -21,6 +24,8 @@ pub struct FileFacts {
     pub copies: Vec<Copy>,
     /// How far they are.
     pub state: WriteState,
+    /// It lives on its cold tier.
+    pub is_cold: bool,
     /// The rule's pattern.
     pub rule: String,
     /// Name of the home tier.
@@ -94,6 +99,7 @@ impl Vfs {
 
     fn facts(&self, inode: Inode, path: Key) -> Result<FileFacts> {
         let rule = self.rule(&path, inode.attr.ids());
+        let is_cold = self.rules().is_away(Subject::new(&path, inode.whereabouts()));
         let newest = self.newest(&inode)?;
         let mut copies: Vec<Copy> = Vec::new();
         for replica in &newest {
@@ -111,7 +117,7 @@ impl Vfs {
         let attr = self.attr_with(&node, inode)?;
         self.nodes.drop_if_unknown(&node);
         let heat = self.heat_per_day(attr.ino);
-        Ok(FileFacts { path, attr, copies, state, rule, home, heat })
+        Ok(FileFacts { path, attr, copies, state, is_cold, rule, home, heat })
     }
 
     /// Opens of a file a day.
@@ -217,6 +223,7 @@ impl Vfs {
         Ok(match fact {
             b"tier" => Some(tiers().next().unwrap_or(&facts.home).into()),
             b"state" => Some(match self.archive(caller, ino, &facts)? {
+                Archive::No if facts.is_cold => COLD.into(),
                 Archive::No => word(facts.state).into(),
                 Archive::Archived => b"archived".to_vec(),
                 Archive::Rehydrating => b"rehydrating".to_vec(),

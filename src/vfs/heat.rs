@@ -23,6 +23,23 @@ impl Vfs {
         }
     }
 
+    /// A file that is used does not stay where nobody used it: the mover brings it home. A program that reads everything there is does not
+    /// count.
+    pub(super) fn used(&self, caller: &Caller, inode: &Inode) -> Result<Inode> {
+        if inode.whereabouts().away.is_none() || self.rules().are_at_rest() || self.sweeps(caller) {
+            return Ok(inode.clone());
+        }
+        self.wanted_at_home(inode.clone())
+    }
+
+    /// The same for one that is to be written.
+    pub(super) fn wanted_at_home(&self, inode: Inode) -> Result<Inode> {
+        match inode.whereabouts().away {
+            Some(_) => self.catalog().come_home(inode.attr.ino),
+            None => Ok(inode),
+        }
+    }
+
     /// What it costs to read a file of this rule from its home.
     pub(super) fn fetch_of(&self, rule: &Rule) -> Fetch {
         if self.resident(rule.home).is_some() { Fetch::SHARE } else { Fetch::BLOB }

@@ -103,8 +103,7 @@ impl Vfs {
         let (key, version) = (&gone.source().key, &gone.source().version);
         let newest = self.newest(&inode)?;
         let moved = newest.iter().find(|replica| {
-            self.resident(replica.tier).is_none()
-                && (&replica.key != key || replica.version.as_ref() != Some(version))
+            !replica.staged && (&replica.key != key || replica.version.as_ref() != Some(version))
         });
         let moved = moved.ok_or(Kind::Stale)?;
         let reader = self.stream(&self.rule(&self.some_path(node.ino)?, inode.attr.ids()), moved, &inode)?;

@@ -48,7 +48,8 @@ impl Vfs {
             return Err(busy("a commit to the key is under way"));
         }
         let Some(ino) = row.ino else { return self.catalog().sync() };
-        match self.catalog().doom(row, &self.catalog().names(ino)?, Writers::Maybe, "") {
+        let lives_on = self.catalog().inode(ino)?.whereabouts().away;
+        match self.catalog().doom(row, &self.catalog().names(ino)?, lives_on, Writers::Maybe, "") {
             Err(error) if matches!(error.kind(), Kind::Changed | Kind::NotFound) => {
                 Err(busy("the key changes hands").with_source(error))
             }

@@ -92,12 +92,16 @@ impl Vfs {
         };
         if !writes {
             let open = match shared {
-                Some(open) => open,
+                Some(open) => {
+                    self.used(caller, &inode)?;
+                    open
+                }
                 None => self.open_for_read(caller, ino, dir)?,
             };
             return Ok(handle(open, &mut node.file.lock()));
         }
         let truncate = flags & libc::O_TRUNC != 0;
+        let inode = self.wanted_at_home(inode)?;
         let already = shared.clone().filter(|open| writers > 0 && open.is_written());
         let (open, begun) = match already {
             Some(open) => match self.preserve_open(caller, &open, &inode, truncate)? {
@@ -225,6 +229,7 @@ impl Vfs {
         dir: Option<Ino>,
     ) -> Result<Arc<OpenFile>> {
         let path = self.some_path(inode.attr.ino)?;
+        let inode = &self.used(caller, inode)?;
         let rule = self.rule(&path, inode.attr.ids());
         let replicas = self.newest(inode)?;
         if let Some(hot) = self.find_nearer(&rule, &replicas, inode)? {
@@ -248,7 +253,12 @@ impl Vfs {
         if caller.wait == Wait::Never {
             return Err(Kind::WouldBlock.into());
         }
-        let reader = if self.sweeps(caller) {
+        // What is away is no copy of what home will have.
+        let is_away = inode.away.is_some();
+        let reader = if self.sweeps(caller) || is_away {
+            if is_away && !self.sweeps(caller) {
+                self.count_open(inode.attr.ino, dir);
+            }
             self.read_from_home(remote, inode, None)?
         } else {
             self.count_open(inode.attr.ino, dir);

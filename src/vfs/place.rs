@@ -6,7 +6,7 @@ use crate::catalog::{Inode, Place};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::{Rule, Rules, Subject};
 use crate::tier::Resident;
-use crate::types::{AttrChange, Ids, Ino, Key, TierId, name_is_valid};
+use crate::types::{AttrChange, Ids, Ino, Key, TierId, Whereabouts, name_is_valid};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -57,8 +57,8 @@ impl Vfs {
         self.child_path(dir, name)
     }
 
-    pub(super) fn rule(&self, path: &Key, ids: Ids) -> Arc<Rule> {
-        self.rules.read().rule(Subject::new(path, ids)).clone()
+    pub(super) fn rule(&self, path: &Key, whereabouts: impl Into<Whereabouts>) -> Arc<Rule> {
+        self.rules.read().rule(Subject::new(path, whereabouts)).clone()
     }
 
     /// The rules as they are now.
@@ -94,15 +94,19 @@ impl Vfs {
     }
 
     /// The home of a path as files of this machine, if it is one.
-    pub(super) fn resident_home(&self, path: &Key, ids: Ids) -> Option<(TierId, &dyn Resident)> {
-        let home = self.rule(path, ids).home;
+    pub(super) fn resident_home(
+        &self,
+        path: &Key,
+        whereabouts: impl Into<Whereabouts>,
+    ) -> Option<(TierId, &dyn Resident)> {
+        let home = self.rule(path, whereabouts).home;
         self.resident(home).map(|resident| (home, resident))
     }
 
     /// Order domain of steps for a path whose home must be told; `None` where home is resident and
     /// was told in the same call.
-    pub(super) fn domain_if_remote(&self, path: &Key, ids: Ids) -> Option<String> {
-        self.resident_home(path, ids).is_none().then(|| self.domain(path, ids))
+    pub(super) fn domain_if_remote(&self, path: &Key, whereabouts: Whereabouts) -> Option<String> {
+        self.resident_home(path, whereabouts).is_none().then(|| self.domain(path, whereabouts.ids))
     }
 
     /// How long name and attributes of a path may be believed.

@@ -4,7 +4,7 @@ use super::node::{Node, PlaceState};
 use super::{Caller, Vfs};
 use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing};
 use crate::error::{Error, Kind, Result};
-use crate::policy::placement::Subject;
+use crate::policy::placement::{Role, Subject};
 use crate::tier::{Cursor, Entry, Object, Page, Patience, Resident, Tier};
 use crate::types::{FileKind, Ino, Invalidation, Key, TierId, Timestamp};
 use std::collections::HashSet;
@@ -24,8 +24,8 @@ impl Vfs {
     /// is not there.
     pub(super) fn refresh_name(&self, caller: &Caller, dir: &Node, name: &[u8]) -> Result<()> {
         let path = self.path_of(dir)?.join(name)?;
-        let window = self.rules().revalidate(&path);
         for place in self.catalog().places(dir.ino)?.iter() {
+            let window = self.rules().revalidate_on(&path, place.tier);
             let now = self.parts.clock.monotonic();
             let fresh = |state: &PlaceState| state.is_fresh(name, now, window);
             if dir.namespace.lock().places.get(&place.id).is_some_and(fresh) {
@@ -44,7 +44,7 @@ impl Vfs {
                     dir.namespace.lock().places.entry(place.id).or_default().looked_at(name, now);
                 }
                 Err(error) if error.kind() == Kind::WouldBlock => return Err(error),
-                Err(error) => self.excuse(dir, name, &path, place.tier, error)?,
+                Err(error) => self.excuse(dir, name, &path, place, error)?,
             }
         }
         Ok(())
@@ -69,9 +69,11 @@ impl Vfs {
     }
 
     /// A tier failed: fine if the name is known anyway or the tier has no say in it.
-    fn excuse(&self, dir: &Node, name: &[u8], path: &Key, tier: TierId, error: Error) -> Result<()> {
+    fn excuse(&self, dir: &Node, name: &[u8], path: &Key, place: &Place, error: Error) -> Result<()> {
         let known = self.catalog().lookup(dir.ino, name)?.is_some();
-        let matters = self.rules().found_under(path).contains(&tier);
+        // All that lay on a cold tier is known once it was listed; what is used does not wait for what others put there since.
+        let is_far = place.listed && self.rules().is_only_cold(path, place.tier);
+        let matters = !is_far && self.rules().found_under(path).contains(&place.tier);
         if known || !matters {
             tracing::debug!(%path, %error, "a tier could not be asked; answering from the catalog");
             return Ok(());
@@ -220,24 +222,19 @@ impl Vfs {
     fn standing(&self, tier: TierId, path: &Key, object: &Object) -> Standing {
         let rules = self.rules();
         let subject = Subject::new(path, self.parts.defaults.ids_of(object));
-        let (home, also) = match object.kind {
-            FileKind::Directory => {
-                (rules.tiers_under(path).contains(&tier), rules.former_under(path).contains(&tier))
-            }
-            _ => (rules.rule(subject).home == tier, rules.is_also_on(subject, tier)),
-        };
-        match (home, also) {
-            (true, _) => Standing::Home,
-            (false, true) => Standing::Elsewhere,
-            (false, false) => Standing::Foreign,
+        match rules.role(object.kind, subject, tier) {
+            Role::Home => Standing::Home,
+            Role::Cold => Standing::Cold,
+            Role::Former => Standing::Elsewhere,
+            Role::None => Standing::Foreign,
         }
     }
 
     /// Brings all names of `dir` up to date.
     pub(super) fn refresh_directory(&self, caller: &Caller, dir: &Node) -> Result<()> {
         let path = self.directory_path(dir.ino)?;
-        let window = self.rules().revalidate(&path);
         for place in self.catalog().places(dir.ino)?.iter() {
+            let window = self.rules().revalidate_on(&path, place.tier);
             if self.is_whole(dir, place, window) {
                 continue;
             }

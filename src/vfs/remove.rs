@@ -27,7 +27,7 @@ impl Vfs {
         crate::failpoint::pass("native_file_unlinked");
         let ids = inode.attr.ids();
         let domain = self.domain(&path, ids);
-        let rule = self.rule(&path, ids);
+        let rule = self.rule(&path, inode.whereabouts());
         let is_ordered = rule.order != Order::None && !self.is_held(&path, ids);
         let unlinked = if gone.is_empty() && is_ordered && self.resident(rule.home).is_none() {
             self.catalog().unlink_in_turn(parent, name, rule.home, rule.settle, &domain, self.now())?

@@ -87,7 +87,8 @@ impl Vfs {
         mode: RenameMode,
     ) -> Result<(RenamePlan, Moving<'_>)> {
         // As far as that can be told without a look at what is there.
-        let homes = [from, to].into_iter().filter_map(|end| self.resident_home(&end.path, source.attr.ids()));
+        let homes =
+            [from, to].into_iter().filter_map(|end| self.resident_home(&end.path, source.whereabouts()));
         let mut tiers: BTreeSet<TierId> = homes.map(|(tier, _)| tier).collect();
         loop {
             let exclusive = self.native_names.move_on(&tiers);
@@ -218,7 +219,7 @@ impl Vfs {
     /// Where `replaced` has to be shown before what replaces it, because something that was closed in between may speak of it.
     fn home_of_replaced(&self, replaced: &Inode, path: &Key) -> Result<Option<TierId>> {
         let ids = replaced.attr.ids();
-        let rule = self.rule(path, ids);
+        let rule = self.rule(path, replaced.whereabouts());
         let is_ordered = rule.order != Order::None && !self.is_held(path, ids);
         let is_remote = replaced.attr.kind == FileKind::Regular && self.resident(rule.home).is_none();
         let is_needed = is_ordered && is_remote && self.catalog().is_followed(replaced.attr.ino)?;
@@ -253,7 +254,7 @@ impl Vfs {
         let mut moves = Vec::new();
         for (tier, key) in self.native_keys(from, source)? {
             let stays = source.attr.kind == FileKind::Directory
-                || self.rule(&to.path, source.attr.ids()).home == tier;
+                || self.rule(&to.path, source.whereabouts()).home == tier;
             let target = if stays { self.native_target(to, tier)? } else { None };
             let is_file = source.attr.kind == FileKind::Regular;
             let target = match target {
@@ -282,7 +283,7 @@ impl Vfs {
         let sources = self.native_keys(from, source)?;
         let targets = self.native_keys(to, target)?;
         let homes = [(from, source), (from, target), (to, source), (to, target)]
-            .map(|(end, inode)| self.rule(&end.path, inode.attr.ids()).home);
+            .map(|(end, inode)| self.rule(&end.path, inode.whereabouts()).home);
         let same_home = homes.iter().all(|home| *home == homes[0]);
         let mut moves = Vec::new();
         let mut swapped = Vec::new();
@@ -373,7 +374,7 @@ impl Vfs {
 
     /// Whether home has `inode` under the native key of `end` once the moves are made.
     fn is_native_after(&self, end: &End<'_>, inode: &Inode, moves: &[NativeMove]) -> Result<bool> {
-        let Some((home, _)) = self.resident_home(&end.path, inode.attr.ids()) else { return Ok(false) };
+        let Some((home, _)) = self.resident_home(&end.path, inode.whereabouts()) else { return Ok(false) };
         if moves.iter().any(|m| m.effect == MoveEffect::ReplicaToStage) {
             return Ok(false);
         }

@@ -28,7 +28,7 @@ impl Vfs {
     /// Writes what a staged file is beside it, for whoever finds it without this catalog. Best effort:
     /// the row is what this mount relies on.
     pub(super) fn describe(&self, tier: TierId, name: &[u8], inode: &Inode, path: &Key, closed: Option<Seq>) {
-        let home = self.rule(path, inode.attr.ids()).home;
+        let home = self.rule(path, inode.whereabouts()).home;
         let base = self.base(inode.attr.ino, home, path);
         let home = self.parts.tiers.find(home).map_or_else(String::new, |tier| tier.location());
         let sidecar = Sidecar {

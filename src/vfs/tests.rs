@@ -57,6 +57,7 @@ fn rules(scratch: TierId, share: TierId, poor: TierId, blob: TierId) -> Rules {
         index,
         pattern: pattern.into(),
         home,
+        cold: None,
         stage,
         hot: hot.to_vec(),
         promote: Promote::Never,

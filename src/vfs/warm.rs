@@ -34,6 +34,7 @@ impl Vfs {
         if inode.attr.kind != FileKind::Regular || inode.attr.size == 0 {
             return Ok(Warming::Near);
         }
+        let inode = self.used(caller, &inode)?;
         let newest = self.newest(&inode)?;
         if newest.iter().any(|replica| replica.staged) {
             // What it is to replace may be archived, and then can't be replaced.

@@ -108,7 +108,7 @@ impl Vfs {
     /// Says now that there is no room or that home can't carry an attribute, rather than later when nobody asks.
     fn check_carried(&self, inode: &Inode, name: &[u8], value: &[u8]) -> Result<()> {
         let ino = inode.attr.ino;
-        let home = self.parts.tiers.get(self.rule(&self.some_path(ino)?, inode.attr.ids()).home)?;
+        let home = self.parts.tiers.get(self.rule(&self.some_path(ino)?, inode.whereabouts()).home)?;
         let mut xattrs = self.catalog().xattrs(ino)?;
         xattrs.retain(|(known, _)| known != name);
         xattrs.push((name.to_vec(), value.to_vec()));
@@ -158,7 +158,7 @@ impl Vfs {
     fn change_xattr(&self, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         let ino = inode.attr.ino;
         let path = self.some_path(ino)?;
-        let domain = self.domain_if_remote(&path, inode.attr.ids());
+        let domain = self.domain_if_remote(&path, inode.whereabouts());
         self.catalog().set_xattr(ino, name, value, domain.as_deref(), self.now())?;
         for (tier, key) in self.carriers(inode)? {
             let Some(resident) = self.resident(tier) else { continue };

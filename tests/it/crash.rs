@@ -1,6 +1,7 @@
 //! Daemons that die: what was acknowledged is there afterwards, here, on the tiers and in the catalog.
 
 mod cases;
+mod cold;
 mod mapped;
 mod points;
 mod programs;

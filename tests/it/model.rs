@@ -13,7 +13,7 @@ mod story;
 mod tree;
 mod world;
 
-use operations::{Story, story, story_of_power_loss};
+use operations::{Scene, Story, story, story_of_power_loss, story_with_unused_files};
 use proptest::prelude::Strategy;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use std::cell::Cell;
@@ -30,7 +30,7 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(CASES)
 }
 
-fn tell(cases: u32, stories: impl Strategy<Value = Story>) {
+fn tell(cases: u32, stories: impl Strategy<Value = Story>, teller: fn(&[Scene])) {
     let config = Config {
         cases,
         failure_persistence: None,
@@ -42,7 +42,7 @@ fn tell(cases: u32, stories: impl Strategy<Value = Story>) {
     let failed = Cell::new(false);
     let told = TestRunner::new(config).run(&stories, |scenes| {
         for _ in 0..if failed.get() { CHANCES } else { 1 } {
-            let told = catch_unwind(|| story::tell(&scenes.0));
+            let told = catch_unwind(|| teller(&scenes.0));
             failed.set(failed.get() || told.is_err());
             told.unwrap_or_else(|why| resume_unwind(why));
         }
@@ -57,10 +57,15 @@ fn tell(cases: u32, stories: impl Strategy<Value = Story>) {
 
 #[test]
 fn soak_random_operations_do_what_a_plain_tree_does() {
-    tell(cases(), story(LONGEST));
+    tell(cases(), story(LONGEST), story::tell);
 }
 
 #[test]
 fn soak_a_power_loss_leaves_what_was_synced_and_tears_nothing() {
-    tell(cases(), story_of_power_loss(SHORT));
+    tell(cases(), story_of_power_loss(SHORT), story::tell);
+}
+
+#[test]
+fn soak_files_that_nobody_uses_go_and_come_back_as_in_a_plain_tree() {
+    tell(cases(), story_with_unused_files(LONGEST), story::tell_with_cold);
 }

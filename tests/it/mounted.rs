@@ -1,6 +1,7 @@
 //! Tests on a real mount of the real binary.
 
 mod bad_input;
+mod cold;
 mod commits;
 mod epochs;
 mod explain;

@@ -1,9 +1,9 @@
 //! `inode` and `xattr` rows.
 
 use super::{Counter, Tx};
-use crate::catalog::{Content, Inode, WriteState};
+use crate::catalog::{Away, Content, Inode, Reason, WriteState};
 use crate::error::{Error, Kind, Result};
-use crate::types::{Attr, FileKind, Generation, Ino, Timestamp};
+use crate::types::{Attr, FileKind, Generation, Ino, TierId, Timestamp};
 use rusqlite::types::Type;
 use rusqlite::{Row, params};
 
@@ -11,13 +11,14 @@ use rusqlite::{Row, params};
 macro_rules! inode_columns {
     () => {
         "i.ino, i.kind, i.mode, i.uid, i.gid, i.nlink, i.size, i.blocks, i.atime, i.mtime, i.ctime, \
-         i.btime, i.rdev, i.target, i.generation, i.attr_generation, i.state"
+         i.btime, i.rdev, i.target, i.generation, i.attr_generation, i.state, i.away_tier, i.away_why, \
+         i.away_since"
     };
 }
 pub(super) use inode_columns;
 
 /// How many columns that is.
-pub(super) const COLUMNS: usize = 17;
+pub(super) const COLUMNS: usize = 20;
 
 /// An inode from a row that starts with its columns.
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Inode> {
@@ -56,7 +57,18 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Inode> {
         generation: Generation(unsigned(14)?),
         attr_generation: unsigned(15)?,
         state,
+        away: read_away(row)?,
     })
+}
+
+fn read_away(row: &Row<'_>) -> rusqlite::Result<Option<Away>> {
+    let why: u8 = row.get(18)?;
+    if why == 0 {
+        return Ok(None);
+    }
+    let wrong = || rusqlite::Error::InvalidColumnType(18, "inode.away_why".to_owned(), Type::Integer);
+    let reason = Reason::from_number(why).ok_or_else(wrong)?;
+    Ok(Some(Away { tier: TierId(row.get(17)?), reason, since: Timestamp(row.get(19)?) }))
 }
 
 impl Inode {
@@ -109,8 +121,8 @@ impl Tx<'_> {
         self.write_inode(
             inode,
             "INSERT INTO inode (ino, kind, mode, uid, gid, nlink, size, blocks, atime, mtime, ctime, btime,
-             rdev, target, generation, attr_generation, state)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+             rdev, target, generation, attr_generation, state, away_tier, away_why, away_since)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
         )
     }
 
@@ -119,7 +131,8 @@ impl Tx<'_> {
             inode,
             "UPDATE inode SET kind = ?2, mode = ?3, uid = ?4, gid = ?5, nlink = ?6, size = ?7, blocks = ?8,
              atime = ?9, mtime = ?10, ctime = ?11, btime = ?12, rdev = ?13, target = ?14, generation = ?15,
-             attr_generation = ?16, state = ?17 WHERE ino = ?1",
+             attr_generation = ?16, state = ?17, away_tier = ?18, away_why = ?19, away_since = ?20
+             WHERE ino = ?1",
         )
     }
 
@@ -146,6 +159,9 @@ impl Tx<'_> {
                 inode.generation.0.cast_signed(),
                 inode.attr_generation.cast_signed(),
                 inode.state as u8,
+                inode.away.map_or(0, |away| away.tier.0),
+                inode.away.map_or(0, |away| away.reason as u8),
+                inode.away.map_or(0, |away| away.since.0),
             ],
         )?;
         Ok(())

@@ -81,6 +81,7 @@ impl Catalog {
             tx.put_replica(&row)?;
             inode.generation = next;
             inode.state = WriteState::Writing;
+            tx.is_wanted(&mut inode);
             tx.update_inode(&inode)?;
             tx.to_replica(row)
         })

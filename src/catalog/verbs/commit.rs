@@ -3,10 +3,10 @@
 use super::import::Look;
 use super::{Catalog, is_partial};
 use crate::catalog::tables::{ReplicaRow, Tx};
-use crate::catalog::{Defaults, Observed, PlaceId, Replica, WriteState, Writers};
+use crate::catalog::{Defaults, Observed, PlaceId, Replica, Standing, WriteState, Writers};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Entry, NativeId};
-use crate::types::{Generation, Ino, Timestamp, Version, name_is_valid};
+use crate::types::{Generation, Ino, TierId, Timestamp, Version, name_is_valid};
 
 impl Catalog {
     /// FULL: a commit of `ino` to (place, name) with this write id starts; its outcome must be learned after a crash. A doomed key is taken over
@@ -129,12 +129,13 @@ impl Catalog {
     }
 
     /// Dooms a key of a living inode (a leftover of a rename): owner none, delete step queued. `stray` is the row and `names` are the names
-    /// for which it was found to be one: `Changed` if the key or the names are others by now. `Busy` if it is the only copy of the
+    /// for which it was found to be one, and `lives_on` where the file was away then: `Changed` if any of that is another by now. `Busy` if it is the only copy of the
     /// newest generation.
     pub fn doom(
         &self,
         stray: &Replica,
         names: &[(Ino, Vec<u8>)],
+        lives_on: Option<TierId>,
         writers: Writers,
         domain: &str,
     ) -> Result<()> {
@@ -144,6 +145,9 @@ impl Catalog {
             if owner != stray.ino || row.generation != stray.generation.0 || tx.names(Ino(row.ino))? != names
             {
                 return Err(Error::new(Kind::Changed, "the file was renamed meanwhile"));
+            }
+            if tx.inode(Ino(row.ino))?.whereabouts().away != lives_on {
+                return Err(Error::new(Kind::Changed, "the file was sent elsewhere meanwhile"));
             }
             tx.is_spare(&row)?;
             if writers == Writers::None && !row.linked {
@@ -220,7 +224,7 @@ impl Catalog {
                 tx.delete_replica(place.0, name)?;
                 let markers = entry.object.native.is_none();
                 let look = Look { place: tx.place_row(place.0)?, dir: parent, defaults, markers };
-                tx.import(&look, name, &entry.object)?;
+                tx.import(&look, name, &entry.object, Standing::Home)?;
             }
             tx.wake();
             Ok(Observed { entries: vec![(parent, name.to_vec(), ino)], ..Observed::default() })

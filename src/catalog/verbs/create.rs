@@ -182,5 +182,6 @@ fn fresh(ino: Ino, new: &NewInode<'_>) -> Inode {
         attr_generation: 1,
         state: WriteState::Clean,
         target: new.target.map(<[u8]>::to_vec),
+        away: None,
     }
 }

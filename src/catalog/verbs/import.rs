@@ -1,10 +1,10 @@
 //! Rows for what a tier has and the catalog did not know.
 
 use crate::catalog::tables::{PlaceRow, ReplicaRow, Tx};
-use crate::catalog::{Defaults, Inode, WriteState};
+use crate::catalog::{Away, Defaults, Inode, Reason, Standing, WriteState};
 use crate::error::Result;
 use crate::tier::Object;
-use crate::types::{Attr, FileKind, Generation, Ino};
+use crate::types::{Attr, FileKind, Generation, Ino, TierId};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
@@ -21,9 +21,15 @@ pub(super) struct Look {
 
 impl Tx<'_> {
     /// A new inode for `object`, named `name`, which must be free.
-    pub(super) fn import(&self, look: &Look, name: &[u8], object: &Object) -> Result<Ino> {
+    pub(super) fn import(
+        &self,
+        look: &Look,
+        name: &[u8],
+        object: &Object,
+        standing: Standing,
+    ) -> Result<Ino> {
         let ino = self.take_ino()?;
-        let inode = imported(ino, object, &look.defaults);
+        let inode = self.found(ino, look, object, standing);
         self.insert_inode(&inode)?;
         self.put_dentry_of_import(look.dir, name, ino)?;
         for (name, value) in &object.attrs.xattrs {
@@ -39,18 +45,34 @@ impl Tx<'_> {
     }
 
     /// The same for what is no directory, if the name is free; nothing happens if it is not.
-    pub(super) fn import_if_free(&self, look: &Look, name: &[u8], object: &Object) -> Result<bool> {
+    pub(super) fn import_if_free(
+        &self,
+        look: &Look,
+        name: &[u8],
+        object: &Object,
+        standing: Standing,
+    ) -> Result<bool> {
         let ino = self.take_ino()?;
         if !self.insert_dentry(look.dir, name, ino)? {
             return Ok(false);
         }
-        let inode = imported(ino, object, &look.defaults);
+        let inode = self.found(ino, look, object, standing);
         self.insert_inode(&inode)?;
         for (name, value) in &object.attrs.xattrs {
             self.put_xattr(ino, name, value)?;
         }
         self.put_replica(&found_row(look, name, &inode, object))?;
         Ok(true)
+    }
+
+    /// The inode of what was found; on a cold tier, it is there because nobody used it.
+    fn found(&self, ino: Ino, look: &Look, object: &Object, standing: Standing) -> Inode {
+        let mut inode = imported(ino, object, &look.defaults);
+        if standing == Standing::Cold && object.kind == FileKind::Regular {
+            let (tier, since) = (TierId(look.place.tier), self.now());
+            inode.away = Some(Away { tier, reason: Reason::Cold, since });
+        }
+        inode
     }
 
     fn put_dentry_of_import(&self, dir: Ino, name: &[u8], ino: Ino) -> Result<()> {
@@ -149,5 +171,6 @@ fn imported(ino: Ino, object: &Object, defaults: &Defaults) -> Inode {
         attr_generation: 1,
         state: WriteState::Clean,
         target: object.target.clone(),
+        away: None,
     }
 }

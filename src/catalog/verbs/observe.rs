@@ -136,7 +136,7 @@ impl Merge<'_> {
                 if let Some(there) = there {
                     self.unname(tx, name, there)?;
                 }
-                tx.import(&self.look, name, object).map(drop)
+                tx.import(&self.look, name, object, standing).map(drop)
             }
         }
     }
@@ -318,7 +318,7 @@ impl Merge<'_> {
             return Ok(());
         }
         let is_linked = object.native.is_some_and(|native| native.nlink > 1) || object.attrs.link.is_some();
-        if !is_linked && tx.import_if_free(&self.look, name, object)? {
+        if !is_linked && tx.import_if_free(&self.look, name, object, standing)? {
             return Ok(());
         }
         let there = tx.find_named(self.look.dir, name)?;
@@ -338,7 +338,7 @@ impl Merge<'_> {
         if let Some(ino) = self.linked_to(tx, object, left)? {
             return self.one_more_name(tx, name, ino, object);
         }
-        tx.import(&self.look, name, object).map(drop)
+        tx.import(&self.look, name, object, standing).map(drop)
     }
 
     /// The file of which `object`, which has bytes of its own, says that it is another name; never `except`.

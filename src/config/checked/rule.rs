@@ -1,5 +1,6 @@
 //! `[[rule]]`
 
+use super::cold::{self, ColdConfig};
 use super::{mount, some_text, tier, word};
 use crate::config::raw::Section;
 use crate::config::report::{Findings, WHOLE_FILE};
@@ -21,11 +22,13 @@ pub struct RuleConfig {
     pub home: String,
     /// The directory tier that takes new bytes first; `home` itself if that is one.
     pub stage: String,
+    /// Where files go that nobody has used for long.
+    pub cold: Option<ColdConfig>,
     /// Tiers for hot copies, nearest first.
     pub hot: Vec<String>,
     /// When a hot copy is made.
     pub promote: Promote,
-    /// How large a file must be for a hot copy, at least and at most.
+    /// How large a file must be for a hot copy or to go where nobody uses it, at least and at most.
     pub sizes: RangeInclusive<u64>,
     /// Groups whose newest keep their hot copies.
     pub keep_hot: Option<KeepHot>,
@@ -87,7 +90,8 @@ type Compiled = (String, Pattern);
 impl Draft {
     pub(super) fn uses(&self, tier: &str) -> bool {
         let tiers = [&self.home, &self.stage].into_iter().flatten().chain(&self.value.hot);
-        tiers.into_iter().any(|used| used == tier)
+        let cold = self.value.cold.as_ref().map(|cold| &cold.tier);
+        tiers.chain(cold).any(|used| used == tier)
     }
 
     pub(super) fn finish(self) -> Option<RuleConfig> {
@@ -134,6 +138,7 @@ fn read(
     });
     let home = home.map(|home| home.value);
     let hot = read_hot(&mut reader, tiers, home);
+    let mut cold = cold::read(&mut reader, tiers, home, &hot);
     let stage = read_stage(&mut reader, tiers, mount, home, &hot);
     let owners = read_owners(&mut reader);
     let sizes = read_sizes(&mut reader);
@@ -150,12 +155,17 @@ fn read(
     let dirty_max = reader.value("dirty_max", &units::size_or_unlimited).value;
     let settle = reader.value("settle", &units::duration).value;
     let revalidate = read_revalidate(&mut reader, home);
+    if let Some(cold) = &mut cold {
+        // Not more often than it is worth there.
+        cold.revalidate = revalidate.and_then(|own| cold.revalidate.map(|there| own.max(there)));
+    }
     let (line, home) = (reader.line(), home.map(|home| home.name.clone()));
     let value = RuleConfig {
         path: String::new(),
         owners,
         home: String::new(),
         stage: String::new(),
+        cold,
         hot,
         promote,
         sizes,

@@ -97,7 +97,9 @@ pub(super) fn wrong_type(key: &KeyInfo, value: &DeValue<'_>) -> String {
         _ => "a date",
     };
     match key.unit {
-        keys::Unit::Group => format!("`{name}` is or has {what}; write {name} = {example}"),
+        keys::Unit::Group | keys::Unit::Cold => {
+            format!("`{name}` is or has {what}; write {name} = {example}")
+        }
         _ => format!("`{name}` is {what}; write text in quotes, such as {name} = {example}"),
     }
 }

@@ -13,6 +13,36 @@ pub struct Plan {
     /// Hot copies, by tier.
     #[serde(default)]
     pub hot: Vec<HotPlan>,
+    /// Files that nobody uses, and those that come back.
+    #[serde(default)]
+    pub cold: ColdPlan,
+}
+
+/// Files that would go to cold tiers now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ColdPlan {
+    /// How many go now.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many are on their way home, because they were used.
+    pub returning: u64,
+    /// The first of those that go.
+    #[serde(default)]
+    pub first: Vec<Unused>,
+}
+
+/// A file that nobody has used for long.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Unused {
+    /// Its path.
+    pub path: WirePath,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Where it goes.
+    pub tier: String,
+    /// For how many seconds nobody has used it.
+    pub idle_s: u64,
 }
 
 /// What would become of hot copies on one tier.

@@ -6,7 +6,7 @@ use crate::mover::context::Context;
 use crate::mover::flush::found;
 use crate::mover::queue::{Ahead, Holds, Item, Names, Thing, later};
 use crate::policy::placement::{Order, RuleSet, Subject};
-use crate::types::{FileKind, Ids, Key, Timestamp};
+use crate::types::{FileKind, Key, Timestamp, Whereabouts};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ impl About {
         Ok(Self { inode, path })
     }
 
-    fn ids(&self) -> Ids {
-        self.inode.as_ref().map(|inode| inode.attr.ids()).unwrap_or_default()
+    fn whereabouts(&self) -> Whereabouts {
+        self.inode.as_ref().map(Inode::whereabouts).unwrap_or_default()
     }
 
     fn kind(&self) -> Option<FileKind> {
@@ -75,7 +75,7 @@ impl About {
     fn settle(&self, context: &Context, what: &StepKind) -> Duration {
         match (what, &self.path) {
             (StepKind::Reconcile(_), Some(path)) if self.kind() == Some(FileKind::Regular) => {
-                context.rule(path, self.ids()).settle
+                context.rule(path, self.whereabouts()).settle
             }
             _ => Duration::ZERO,
         }
@@ -86,13 +86,13 @@ impl About {
         let (Some(inode), Some(path)) = (&self.inode, &self.path) else { return None };
         let is_directory = inode.attr.kind == FileKind::Directory;
         let rules = context.rules();
-        if !rules.is_held(Subject::new(path, self.ids()))
+        if !rules.is_held(Subject::new(path, self.whereabouts()))
             || (inode.attr.nlink > 1 && !is_directory)
             || context.released.lock().contains(&inode.attr.ino)
         {
             return None;
         }
-        let until = later(step.queued_at, rules.rule(Subject::new(path, self.ids())).hold_max);
+        let until = later(step.queued_at, rules.rule(Subject::new(path, self.whereabouts())).hold_max);
         Some(until).filter(|until| *until > context.clock.wall())
     }
 
@@ -111,7 +111,7 @@ impl About {
         let (Some(inode), Some(path)) = (&self.inode, &self.path) else { return Ahead::No };
         let is_remote = || {
             context
-                .tier(context.rule(path, inode.attr.ids()).home)
+                .tier(context.rule(path, inode.whereabouts()).home)
                 .is_ok_and(|home| home.resident().is_none())
         };
         let is_closed = matches!(what, StepKind::Reconcile(_)) && inode.state == WriteState::Closed;
@@ -138,7 +138,7 @@ fn holds(context: &Context, what: &StepKind) -> Result<Holds> {
     let (names, replicas) = (context.catalog.names(ino)?, context.catalog.replicas(ino)?);
     let inode = found(context.catalog.inode(ino))?;
     let is_directory = inode.as_ref().is_some_and(|inode| inode.attr.kind == FileKind::Directory);
-    let ids = inode.map(|inode| inode.attr.ids()).unwrap_or_default();
+    let whereabouts = inode.as_ref().map(Inode::whereabouts).unwrap_or_default();
     let places = if is_directory { context.catalog.places(ino)? } else { Arc::default() };
     if names.len() + replicas.len() + places.len() > MOST_KEYS {
         return Ok(Holds::Domain);
@@ -148,7 +148,7 @@ fn holds(context: &Context, what: &StepKind) -> Result<Holds> {
     for (parent, name) in names {
         let Some(dir) = context.catalog.path(parent)? else { continue };
         let path = dir.join(&name)?;
-        things.push(Thing::Key(rules.rule(Subject::new(&path, ids)).home, path));
+        things.push(Thing::Key(rules.rule(Subject::new(&path, whereabouts)).home, path));
     }
     let replicas = replicas.into_iter().filter(|replica| !replica.staged);
     things.extend(replicas.map(|replica| Thing::Key(replica.tier, replica.key)));

@@ -1,6 +1,6 @@
 //! What to do when a tier is not as the catalog thought: look, and keep both versions.
 
-use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing};
+use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing, WriteState};
 use crate::error::Result;
 use crate::mover::context::Context;
 use crate::mover::flush::found;
@@ -9,7 +9,7 @@ use crate::mover::jobs::commit::resident;
 use crate::mover::jobs::subject::Target;
 use crate::mover::status::Counters;
 use crate::policy::aside::conflict_name;
-use crate::policy::placement::{Conflict, Subject};
+use crate::policy::placement::{Conflict, Role, Subject};
 use crate::tier::{Entry, Object};
 use crate::types::{FileKind, Ino, TierId, Timestamp};
 use std::sync::Arc;
@@ -69,15 +69,11 @@ pub(crate) fn standing(context: &Context, place: &Place, entry: &Entry) -> Resul
     let Some(path) = context.catalog.path(dir)? else { return Ok(Standing::Foreign) };
     let (rules, path) = (context.rules(), path.join(&entry.name)?);
     let subject = Subject::new(&path, context.defaults.ids_of(&entry.object));
-    if rules.rule(subject).home == place.tier {
-        return Ok(Standing::Home);
-    }
-    let also = match entry.object.kind {
-        FileKind::Directory => rules.found_under(&path).contains(&place.tier),
-        _ => rules.is_also_on(subject, place.tier),
-    };
-    if also {
-        return Ok(Standing::Elsewhere);
+    match rules.role(entry.object.kind, subject, place.tier) {
+        Role::Home => return Ok(Standing::Home),
+        Role::Cold => return Ok(Standing::Cold),
+        Role::Former => return Ok(Standing::Elsewhere),
+        Role::None => {}
     }
     let native = context.catalog.native_place(dir, place.tier)?;
     let moved = native.is_none_or(|native| native.id != place.id);
@@ -92,6 +88,16 @@ pub(crate) async fn resolve(
     object: Object,
 ) -> Flow<()> {
     let Some(parent) = target.place.ino else { return Ok(()) };
+    if inode.away.is_some_and(|away| away.lives_on() == Some(target.place.tier))
+        && is_at_home(context, inode, target)?
+    {
+        tracing::warn!(
+            key = %target.key, tier = target.tier.name(),
+            "somebody else's file is where an unused one should go; that stays at home"
+        );
+        context.catalog.come_home(inode.attr.ino)?;
+        return Ok(());
+    }
     let files = [inode.attr.kind, object.kind] == [FileKind::Regular; 2];
     if files && rule_says(context, inode, parent, &target.name)? == Conflict::Overwrite {
         tracing::warn!(
@@ -126,6 +132,18 @@ pub(crate) async fn resolve(
     (context.invalidate)(crate::types::Invalidation::Entry { parent, name: target.name.clone() });
     (context.invalidate)(crate::types::Invalidation::Entry { parent, name: aside });
     Ok(())
+}
+
+/// Whether the newest bytes lie on another tier, so that nothing need be done where the target is.
+fn is_at_home(context: &Context, inode: &Inode, target: &Target) -> Result<bool> {
+    let replicas = context.catalog.replicas(inode.attr.ino)?;
+    Ok(inode.state == WriteState::Clean
+        && replicas.iter().any(|replica| {
+            replica.tier != target.place.tier
+                && !replica.staged
+                && replica.generation == inode.generation
+                && replica.version.is_some()
+        }))
 }
 
 fn rule_says(context: &Context, inode: &Inode, parent: Ino, name: &[u8]) -> Result<Conflict> {

@@ -68,6 +68,7 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
     }
     tidy::leftovers(context, subject.ino(), &step.domain).await?;
     tidy::staged(context, subject.ino(), &step.domain).await?;
+    tidy::whereabouts(context, subject.ino())?;
     Ok(bytes)
 }
 
@@ -119,7 +120,8 @@ pub(crate) async fn settle(context: &Arc<Context>, ino: Ino, domain: &str) -> Fl
         let mut target = name.target(context, domain).await?;
         bring(context, &subject, &mut target, &Step::unqueued(ino, domain)).await?;
     }
-    tidy::leftovers(context, ino, domain).await
+    tidy::leftovers(context, ino, domain).await?;
+    tidy::whereabouts(context, ino)
 }
 
 fn has_content(replica: &Replica) -> bool {

@@ -8,7 +8,7 @@ use crate::mover::flush::found;
 use crate::mover::jobs::{Flow, prefix};
 use crate::policy::placement::{self, Rules};
 use crate::tier::Tier;
-use crate::types::{Attr, Ino, Key, TierId};
+use crate::types::{Ino, Key, TierId};
 use std::sync::Arc;
 
 /// An inode as one job sees it.
@@ -26,6 +26,8 @@ pub(crate) struct Name {
     pub(crate) name: Vec<u8>,
     pub(crate) path: Key,
     pub(crate) home: TierId,
+    /// That is where it was sent, not the home that its rule names.
+    pub(crate) is_away: bool,
     /// Where hot copies may be, for a file of its size.
     pub(crate) hot: Vec<TierId>,
 }
@@ -47,7 +49,7 @@ impl Subject {
         let rules = context.rules();
         let mut names = Vec::new();
         for (parent, name) in context.catalog.names(ino)? {
-            names.extend(Name::new(context, &rules, &inode.attr, parent, name)?);
+            names.extend(Name::new(context, &rules, &inode, parent, name)?);
         }
         if names.is_empty() {
             return Ok(None);
@@ -92,16 +94,17 @@ impl Name {
     fn new(
         context: &Context,
         rules: &Rules,
-        attr: &Attr,
+        inode: &Inode,
         parent: Ino,
         name: Vec<u8>,
     ) -> Result<Option<Self>> {
         // A directory that was removed with the name still in it can't be: then the name is about to go.
         let Some(dir) = context.catalog.path(parent)? else { return Ok(None) };
         let path = dir.join(&name)?;
-        let rule = rules.rule(placement::Subject::new(&path, attr.ids()));
-        let hot = if rule.sizes.contains(&attr.size) { rule.hot.clone() } else { Vec::new() };
-        Ok(Some(Self { parent, name, home: rule.home, hot, path }))
+        let subject = placement::Subject::new(&path, inode.whereabouts());
+        let (rule, is_away) = (rules.rule(subject), rules.is_away(subject));
+        let hot = if rule.sizes.contains(&inode.attr.size) { rule.hot.clone() } else { Vec::new() };
+        Ok(Some(Self { parent, name, home: rule.home, is_away, hot, path }))
     }
 
     /// The key at home that is native to this name; makes the rows of its directory.

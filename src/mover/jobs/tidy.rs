@@ -21,7 +21,7 @@ pub(crate) async fn leftovers(context: &Arc<Context>, ino: Ino, domain: &str) ->
     let Some(subject) = Subject::look(context, ino)? else { return Ok(()) };
     for stray in relocate::strays(context, &subject)? {
         let writers = in_use(context, &subject, &stray).await?;
-        match context.catalog.doom(&stray, &names, writers, domain) {
+        match context.catalog.doom(&stray, &names, subject.inode.whereabouts().away, writers, domain) {
             // What no home can hold (a fifo on Blob) stays where it is.
             Err(error) if error.kind() == Kind::Busy => continue,
             // A rename made it what it should be, or gave the key to another file.
@@ -31,6 +31,20 @@ pub(crate) async fn leftovers(context: &Arc<Context>, ino: Ino, domain: &str) ->
         failpoint::pass("doomed_not_deleted");
         let _piece = context.tier(stray.tier)?.begin_piece(0).await;
         delete::delete_key(context, stray.place, &stray.name).await?;
+    }
+    Ok(())
+}
+
+/// What is known of where the file was sent is brought in line with where it is: it is there, or at home again.
+pub(crate) fn whereabouts(context: &Context, ino: Ino) -> Flow<()> {
+    let Some(subject) = Subject::look(context, ino)? else { return Ok(()) };
+    let Some(away) = subject.inode.away else { return Ok(()) };
+    let is_settled =
+        subject.inode.state == WriteState::Clean && relocate::strays(context, &subject)?.is_empty();
+    if is_settled && subject.names.iter().any(|name| name.is_away) {
+        context.catalog.is_away(ino)?;
+    } else if is_settled {
+        context.catalog.is_home(ino, away)?;
     }
     Ok(())
 }

@@ -18,6 +18,9 @@ pub struct Spot {
     pub owners: Owners,
     /// Number of the tier that was home.
     pub home: u32,
+    /// Number of the tier where files went that nobody used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold: Option<u32>,
 }
 
 impl Spot {
@@ -57,6 +60,7 @@ impl Ledger {
             pattern: rule.pattern.clone(),
             owners: rule.owners.clone(),
             home: rule.home.0,
+            cold: rule.cold.map(|cold| cold.tier.0),
         };
         let spots: Vec<Spot> = rules.iter().map(spot).collect();
         let next = spots.iter().map(|spot| spot.number + 1).chain([self.next]).max().unwrap_or(0);
@@ -66,8 +70,9 @@ impl Ledger {
     /// Whether files may have had another home by these rules than by those of `other`. Not if nothing is remembered.
     #[must_use]
     pub fn places_otherwise(&self, other: &Self) -> bool {
-        let is_alike =
-            |a: &Spot, b: &Spot| (&a.pattern, &a.owners, a.home) == (&b.pattern, &b.owners, b.home);
+        let is_alike = |a: &Spot, b: &Spot| {
+            (&a.pattern, &a.owners, a.home, a.cold) == (&b.pattern, &b.owners, b.home, b.cold)
+        };
         let (these, others) = (&self.spots, &other.spots);
         let alike = these.len() == others.len() && these.iter().zip(others).all(|(a, b)| is_alike(a, b));
         !these.is_empty() && !alike
@@ -76,33 +81,40 @@ impl Ledger {
 
 /// Rules of before, as far as they say where files are.
 #[derive(Debug)]
-pub(super) struct Former(Vec<(Pattern, Owners, TierId)>);
+pub(super) struct Former(Vec<Known>);
+
+#[derive(Debug)]
+struct Known {
+    pattern: Pattern,
+    owners: Owners,
+    tiers: Vec<TierId>,
+}
 
 impl Former {
     /// A pattern that can't be read any more matches nothing.
     fn new(ledger: &Ledger) -> Self {
         let compiled = ledger.spots.iter().filter_map(|spot| {
             let pattern = Pattern::parse(&spot.pattern).ok()?;
-            Some((pattern, spot.owners.clone(), TierId(spot.home)))
+            let tiers = [Some(spot.home), spot.cold].into_iter().flatten().map(TierId).collect();
+            Some(Known { pattern, owners: spot.owners.clone(), tiers })
         });
         Self(compiled.collect())
     }
 
-    fn home(&self, subject: Subject<'_>) -> Option<TierId> {
-        let matches = |(pattern, owners, _): &&(Pattern, Owners, TierId)| {
-            owners.has(subject.ids) && pattern.matches(subject.path)
-        };
-        self.0.iter().find(matches).map(|(_, _, home)| *home)
+    /// Whether files of the subject may be on the tier.
+    fn places(&self, subject: Subject<'_>, tier: TierId) -> bool {
+        let matches = |one: &&Known| one.owners.has(subject.ids) && one.pattern.matches(subject.path);
+        self.0.iter().find(matches).is_some_and(|one| one.tiers.contains(&tier))
     }
 
     fn under(&self, dir: &Key) -> impl Iterator<Item = TierId> {
         let mut covered = false;
-        let reaching = self.0.iter().map_while(move |(pattern, owners, home)| {
-            let reach = if covered { return None } else { pattern.reach(dir) };
-            covered = reach == Reach::Everything && owners.are_all();
-            Some((reach != Reach::Nothing).then_some(*home))
+        let reaching = self.0.iter().map_while(move |one| {
+            let reach = if covered { return None } else { one.pattern.reach(dir) };
+            covered = reach == Reach::Everything && one.owners.are_all();
+            Some((reach != Reach::Nothing).then(|| one.tiers.iter().copied()))
         });
-        reaching.flatten()
+        reaching.flatten().flatten()
     }
 }
 
@@ -117,7 +129,7 @@ impl Rules {
     /// The same rules, once everything has left the homes of former ones.
     #[must_use]
     pub fn as_settled(&self) -> Self {
-        Self { compiled: self.compiled.clone(), former: Vec::new() }
+        Self { compiled: self.compiled.clone(), former: Vec::new(), at_rest: self.at_rest }
     }
 
     /// Whether files may still be at homes of former rules.
@@ -126,10 +138,10 @@ impl Rules {
         !self.former.is_empty()
     }
 
-    /// Whether the path is found on this tier, which is not its home.
+    /// Whether the path is found on this tier by former rules.
     #[must_use]
     pub fn is_also_on(&self, subject: Subject<'_>, tier: TierId) -> bool {
-        self.former.iter().any(|former| former.home(subject) == Some(tier))
+        self.former.iter().any(|former| former.places(subject, tier))
     }
 
     /// The homes that something at or below `dir` had by former rules.

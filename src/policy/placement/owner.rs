@@ -1,6 +1,6 @@
 //! Whose files a rule is for.
 
-use crate::types::{Ids, Key};
+use crate::types::{Ids, Key, TierId, Whereabouts};
 use serde::{Deserialize, Serialize};
 
 /// What a rule is chosen for: a path and who owns it.
@@ -10,13 +10,16 @@ pub struct Subject<'a> {
     pub path: &'a Key,
     /// The owner, now or of what is to be made.
     pub ids: Ids,
+    /// Where the file was sent, if it was.
+    pub away: Option<TierId>,
 }
 
 impl<'a> Subject<'a> {
-    /// What `ids` own at `path`.
+    /// What somebody owns at `path`, or the file of these whereabouts.
     #[must_use]
-    pub fn new(path: &'a Key, ids: Ids) -> Self {
-        Self { path, ids }
+    pub fn new(path: &'a Key, whereabouts: impl Into<Whereabouts>) -> Self {
+        let Whereabouts { ids, away } = whereabouts.into();
+        Self { path, ids, away }
     }
 }
 

@@ -11,6 +11,7 @@ fn rule(index: usize, pattern: &str, home: u32) -> Rule {
         pattern: pattern.into(),
         owners: Owners::default(),
         home: TierId(home),
+        cold: None,
         stage: TierId(home),
         hot: Vec::new(),
         promote: Promote::Never,
@@ -318,4 +319,54 @@ fn names_are_believed_as_long_as_every_owner_may() {
     assert_eq!(rules.revalidate(&key("b")), Some(Duration::from_secs(1)));
     assert_eq!(rules.revalidate_below(&key("b")), Some(Some(Duration::from_secs(1))));
     assert_eq!(rules.revalidate_below(&key("a")), None, "rules there differ");
+}
+
+fn with_cold(mut rule: Rule, tier: u32) -> Rule {
+    rule.cold =
+        Some(Cold { tier: TierId(tier), idle: Duration::from_secs(60), revalidate: Some(Duration::MAX) });
+    rule
+}
+
+#[test]
+fn a_file_lives_where_it_was_sent_as_long_as_its_rule_sends_files_there() {
+    let all = vec![with_cold(rule(0, "m/**", 1), 3), rule(1, "**", 2)];
+    let rules = Rules::new(all).unwrap();
+    let (here, there) = (key("m/a"), key("x/a"));
+    let sent = |path, tier| Subject { path, ids: Ids::default(), away: Some(TierId(tier)) };
+    assert_eq!(rules.rule(Subject::new(&here, Ids::default())).home, TierId(1));
+    assert_eq!(rules.rule(sent(&here, 3)).home, TierId(3));
+    assert_eq!(rules.rule(sent(&here, 2)).home, TierId(1), "sent by another rule");
+    assert_eq!(rules.rule(sent(&there, 3)).home, TierId(2));
+    assert!(rules.is_away(sent(&here, 3)) && !rules.is_away(sent(&there, 3)));
+    assert_eq!(rules.tiers_under(&key("m")), [TierId(1), TierId(3)]);
+    assert_eq!(rules.tiers_under(&key("x")), [TierId(2)]);
+    assert!(!rules.same_under(&key("m"), &key("x")));
+    let role = |path, tier| rules.role(FileKind::Regular, Subject::new(path, Ids::default()), TierId(tier));
+    assert_eq!([role(&here, 1), role(&here, 3), role(&here, 2)], [Role::Home, Role::Cold, Role::None]);
+    assert!(rules.is_only_cold(&here, TierId(3)) && !rules.is_only_cold(&here, TierId(1)));
+    assert!(rules.sends_away_under(&key("m/deep")) && !rules.sends_away_under(&key("x")));
+    assert!(rules.sends_away_under(&Key::ROOT));
+    assert_eq!(rules.revalidate_on(&here, TierId(3)), Some(Duration::MAX));
+}
+
+#[test]
+fn sizes_choose_what_goes_cold() {
+    let mut large = with_cold(rule(0, "**", 1), 3);
+    large.sizes = 10..=20;
+    let goes: Vec<u64> = (8..24).filter(|size| large.cold_for(*size).is_some()).collect();
+    assert_eq!(goes, (10..=20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_rule_that_sends_nothing_away_any_more_is_remembered() {
+    let (before, now) = (Rules::new(vec![with_cold(rule(0, "**", 1), 3)]).unwrap(), rules(&[("**", 1)]));
+    let (old, new) = (Ledger::default().of(&before), Ledger::default().of(&now));
+    assert!(old.places_otherwise(&new));
+    let text = serde_json::to_string(&old).unwrap();
+    assert_eq!(serde_json::from_str::<Ledger>(&text).unwrap(), old);
+    let now = now.after(&[old]);
+    let path = key("a/b");
+    let role = |tier| now.role(FileKind::Regular, Subject::new(&path, Ids::default()), TierId(tier));
+    assert_eq!([role(1), role(3), role(2)], [Role::Home, Role::Former, Role::None]);
+    assert_eq!(now.found_under(&key("a")), [TierId(1), TierId(3)]);
 }

@@ -5,7 +5,7 @@ use crate::catalog::{Found, NewBytes, NewInode, Observation, Observed, Place, Pl
 use crate::data::Sidecar;
 use crate::error::{Error, Kind, Result};
 use crate::policy::aside::conflict_name;
-use crate::policy::placement::Subject;
+use crate::policy::placement::{Role, Subject};
 use crate::repair::forget_nameless;
 use crate::tier::{Entry, Object, Tier};
 use crate::types::{FileKind, Ids, Ino, Key, TierId, Version};
@@ -126,9 +126,11 @@ impl Heir<'_> {
         let tier = self.tier(place.tier)?;
         let standing = |object: &Object| {
             let subject = Subject::new(path, self.defaults.ids_of(object));
-            match object.kind == FileKind::Directory || self.rules.rule(subject).home == place.tier {
-                true => Standing::Home,
-                false => Standing::Foreign,
+            match self.rules.role(object.kind, subject, place.tier) {
+                _ if object.kind == FileKind::Directory => Standing::Home,
+                Role::Home => Standing::Home,
+                Role::Cold => Standing::Cold,
+                Role::Former | Role::None => Standing::Foreign,
             }
         };
         let entry = object.map(|object| Entry { name: name.to_vec(), object });

@@ -163,7 +163,7 @@ fn its_base_stays_until_it_is_at_home() {
     assert_eq!(bed.text(writer).unwrap(), "0123XY6789abcdef");
     let base = bed.replicas(ino).into_iter().find(|row| !row.staged).unwrap();
     let names = bed.catalog.names(ino).unwrap();
-    let doomed = bed.catalog.doom(&base, &names, crate::catalog::Writers::None, "d");
+    let doomed = bed.catalog.doom(&base, &names, None, crate::catalog::Writers::None, "d");
     assert_eq!(doomed.unwrap_err().kind(), Kind::Busy);
     // Another file gets the name: its commit has to wait until the base is out of the way.
     let other = bed.put("b/f", "new");
@@ -172,7 +172,7 @@ fn its_base_stays_until_it_is_at_home() {
     bed.close(writer);
     let staged = bed.staged(ino).unwrap();
     bed.arrive("b/g", &staged.name, staged.generation);
-    bed.catalog.doom(&base, &names, crate::catalog::Writers::None, "d").unwrap();
+    bed.catalog.doom(&base, &names, None, crate::catalog::Writers::None, "d").unwrap();
 }
 
 #[test]

@@ -12,7 +12,8 @@ use tierfs::failpoint::{POINTS, Point};
 const OPERATIONS: usize = 3_000;
 
 /// Where another test drives the daemon's parts, or a command, because no program leads there by calls alone.
-const BY_PARTS: [&str; 3] = ["directory_moved_not_recorded", "losses_named", "taken_over_not_closed"];
+const BY_PARTS: [&str; 4] =
+    ["directory_moved_not_recorded", "losses_named", "sent_away_not_moved", "taken_over_not_closed"];
 
 fn die_at(point: &Point, pass: u32, mode: Mode) {
     println!("{} ({pass}) {mode:?}: {}", point.name, point.promise);

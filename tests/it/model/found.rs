@@ -1,8 +1,9 @@
 //! Stories that ended badly once.
 
+use super::calls::Trouble;
 use super::operations::After::{Go, Look};
 use super::operations::Operation::*;
-use super::story::tell;
+use super::story::{tell, tell_with_cold};
 use tierfs::tier::RenameMode::{Exchange, Replace};
 
 #[test]
@@ -160,4 +161,61 @@ fn a_directory_made_just_before_a_crash_is_there() {
             tell(&[(Mkdir(name), Go), (Crash, Look)]);
         }
     }
+}
+
+#[test]
+fn what_nobody_uses_goes_and_comes_back() {
+    let cool = Cool(u8::MAX, Trouble::Fails);
+    tell_with_cold(&[
+        (cool, Look),
+        (Flush, Look),
+        (OpenToRead(0, "h/b"), Go),
+        (Read(0), Go),
+        (Close(0), Go),
+        (Flush, Look),
+    ]);
+    tell_with_cold(&[
+        (cool, Go),
+        (Rename("h/a", "h/c", Replace), Look),
+        (Flush, Look),
+        (Rename("h/c", "s/c", Replace), Look),
+    ]);
+    tell_with_cold(&[(cool, Go), (Open(0, "h/b"), Go), (Write(0, 3, 7), Go), (Close(0), Look), (cool, Look)]);
+    tell_with_cold(&[
+        (cool, Go),
+        (Link("h/b", "h/c"), Look),
+        (Unlink("h/b"), Look),
+        (cool, Look),
+        (LoseCatalog, Look),
+    ]);
+}
+
+#[test]
+fn a_move_to_the_cold_tier_may_stop_anywhere() {
+    for trouble in [Trouble::Fails, Trouble::LosesItsReply, Trouble::IsSent, Trouble::IsAnswered] {
+        for pass in 0..12 {
+            tell_with_cold(&[(Cool(pass, trouble), Go), (Crash, Look), (Flush, Look)]);
+            let write =
+                [(Cool(pass, trouble), Go), (Open(0, "h/b"), Go), (Write(0, 0, 9), Go), (Close(0), Look)];
+            tell_with_cold(&write);
+            tell_with_cold(&[
+                (Cool(pass, trouble), Go),
+                (Rename("h/b", "k/c", Replace), Look),
+                (LosePower(9), Look),
+            ]);
+            let read = [
+                (Cool(u8::MAX, Trouble::Fails), Go),
+                (OpenToRead(0, "h/b"), Go),
+                (Mover(pass, trouble), Go),
+                (Read(0), Look),
+            ];
+            tell_with_cold(&read);
+        }
+    }
+}
+
+#[test]
+fn what_was_written_as_the_power_went_comes_home_once_it_is_closed() {
+    let cool = Cool(u8::MAX, Trouble::Fails);
+    tell_with_cold(&[(cool, Go), (OpenEmpty(0, "h/b"), Go), (Chmod("s/a", 416), Go), (LosePower(242), Look)]);
 }

@@ -50,6 +50,8 @@ pub enum Operation {
     Mover(u8, Trouble),
     /// The mover comes some way, and stops between any two of its calls.
     Nudge(u8),
+    /// Nobody uses anything for long: what may go to the cold tier does, until a call of this number meets trouble.
+    Cool(u8, Trouble),
     /// Everything is at home afterwards.
     Flush,
     DropHot,
@@ -84,6 +86,15 @@ fn path() -> impl Strategy<Value = Path> + Clone {
     (0..PATHS.len()).prop_map(|at| PATHS[at])
 }
 
+fn trouble() -> impl Strategy<Value = Trouble> + Clone {
+    prop_oneof![
+        Just(Trouble::Fails),
+        Just(Trouble::LosesItsReply),
+        Just(Trouble::IsSent),
+        Just(Trouble::IsAnswered)
+    ]
+}
+
 fn operation() -> impl Strategy<Value = Operation> {
     use Operation::*;
     let mode = prop_oneof![
@@ -91,12 +102,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(RenameMode::NoReplace),
         2 => Just(RenameMode::Exchange)
     ];
-    let trouble = prop_oneof![
-        Just(Trouble::Fails),
-        Just(Trouble::LosesItsReply),
-        Just(Trouble::IsSent),
-        Just(Trouble::IsAnswered)
-    ];
+    let trouble = trouble();
     let (slot, byte) = (0..SLOTS, 0_u8..12);
     let names = prop_oneof![
         4 => (path(), byte.clone()).prop_map(|(path, seed)| Create(path, seed)),
@@ -145,6 +151,23 @@ fn operation() -> impl Strategy<Value = Operation> {
 pub fn story(longest: usize) -> impl Strategy<Value = Story> {
     let after = prop_oneof![Just(After::Go), Just(After::Look)];
     prop::collection::vec((operation(), after), 1..=longest).prop_map(Story)
+}
+
+/// In it files that nobody uses go where they cost less, and come back.
+pub fn story_with_unused_files(longest: usize) -> impl Strategy<Value = Story> {
+    let after = prop_oneof![Just(After::Go), Just(After::Look)];
+    let cools = prop_oneof![
+        1 => Just(Operation::Cool(u8::MAX, Trouble::Fails)),
+        2 => (0_u8..12, trouble()).prop_map(|(pass, trouble)| Operation::Cool(pass, trouble)),
+    ];
+    // What a power loss leaves, and whole trees of others, are other stories.
+    let other = operation().prop_map(|operation| match operation {
+        Operation::LosePower(_) => Operation::Crash,
+        Operation::OutsideTree(_) => Operation::Wait,
+        other => other,
+    });
+    let any = prop_oneof![5 => other, 1 => cools];
+    prop::collection::vec((any, after), 1..=longest).prop_map(Story)
 }
 
 /// Power is lost in the middle of it.

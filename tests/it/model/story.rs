@@ -3,7 +3,7 @@
 use super::operations::{After, Operation, SLOTS, Scene, Slot, TOPS};
 use super::past::{Found, Past};
 use super::tree::{FileId, Seen, Tree, text};
-use super::world::{World, key};
+use super::world::{Unused, World, key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -19,15 +19,29 @@ const MODE: u32 = 0o644;
 const DIR_MODE: u32 = 0o755;
 /// Half of the files are staged in part when they are written.
 const PARTIAL_FROM: u64 = 4;
+/// How often what moves is given some seconds.
+const TRIES: usize = 50;
 
 /// Runs a whole story.
 ///
 /// # Panics
 /// As soon as something is not what the plain tree says.
 pub fn tell(scenes: &[Scene]) {
+    tell_where(Unused::Stays, scenes);
+}
+
+/// The same where files on the share go to Blob when nobody uses them.
+///
+/// # Panics
+/// As [`tell`].
+pub fn tell_with_cold(scenes: &[Scene]) {
+    tell_where(Unused::Goes, scenes);
+}
+
+fn tell_where(unused: Unused, scenes: &[Scene]) {
     // What a power loss takes of a partly staged file is what nobody synced, piece by piece: no version of the file.
     let loses_power = scenes.iter().any(|(operation, _)| matches!(operation, Operation::LosePower(_)));
-    let mut stage = Stage::new(if loses_power { u64::MAX } else { PARTIAL_FROM });
+    let mut stage = Stage::new(unused, if loses_power { u64::MAX } else { PARTIAL_FROM });
     for (number, (operation, after)) in scenes.iter().enumerate() {
         let at = || format!("after operation {number}: {operation:?}");
         stage.world.clock.advance(Duration::from_millis(1));
@@ -68,9 +82,9 @@ fn bytes(seed: u8) -> Vec<u8> {
 }
 
 impl Stage {
-    fn new(partial_from: u64) -> Self {
+    fn new(unused: Unused, partial_from: u64) -> Self {
         let mut stage = Self {
-            world: World::new(partial_from),
+            world: World::new(unused, partial_from),
             tree: Tree::default(),
             held: BTreeMap::new(),
             abandoned: BTreeSet::new(),
@@ -123,6 +137,12 @@ impl Stage {
                 self.world.calls.let_go();
                 self.world.calls.arm(pass, trouble);
                 self.mover_works();
+                self.world.calls.disarm();
+            }
+            Operation::Cool(pass, trouble) => {
+                self.world.calls.let_go();
+                self.world.calls.arm(pass, trouble);
+                self.world.cool();
                 self.world.calls.disarm();
             }
             Operation::Nudge(steps) => self.world.nudge(steps),
@@ -192,7 +212,9 @@ impl Stage {
     }
 
     fn bytes_of(&self, path: &str, ino: Ino) -> Vec<u8> {
-        let handle = self.world.vfs().open(&ME, ino, libc::O_RDONLY).expect("an open file").handle;
+        // Looking at everything is no use of it.
+        let onlooker = Caller { pid: std::process::id(), ..ME };
+        let handle = self.world.vfs().open(&onlooker, ino, libc::O_RDONLY).expect("an open file").handle;
         let found = self.content(handle).unwrap_or_else(|error| panic!("{path}: {error}"));
         self.end_handle(handle);
         found
@@ -439,7 +461,10 @@ impl Stage {
         let is_written =
             self.held.values().any(|held| Some(held.file) == file && (held.writes || path.starts_with('k')));
         let is_written = is_written || file.is_some_and(|file| self.abandoned.contains(&file));
-        !is_written && self.world.is_quiet() && file.is_none_or(|file| self.tree.links(file) == 1)
+        // What they do to a file on the share is compared with what becomes of that very file.
+        let is_there = !path.starts_with('h') || file.is_none() || self.world.native(path).exists();
+        let is_calm = is_there && self.world.is_calm();
+        !is_written && is_calm && self.world.is_quiet() && file.is_none_or(|file| self.tree.links(file) == 1)
     }
 
     fn outside_put(&mut self, path: &str, seed: u8) {
@@ -524,10 +549,23 @@ impl Stage {
         // Keys that were left are cleaned up in their own time.
         self.world.wait();
         assert!(self.world.is_quiet(), "{:?}", self.world.catalog().steps(tierfs::types::Seq(0), 100));
+        self.come_to_rest();
+        let (mut share, mut blob) = (self.world.directory_layout("share"), self.world.blob_layout());
+        if self.world.unused == Unused::Goes {
+            let away: Vec<_> = blob
+                .iter()
+                .filter(|(path, bytes)| path.starts_with("h/") && bytes.is_some())
+                .map(|(path, bytes)| (path.clone(), bytes.clone()))
+                .collect();
+            blob.retain(|path, bytes| !(path.starts_with("h/") && bytes.is_some()));
+            for (path, bytes) in away {
+                assert!(share.insert(path.clone(), bytes).is_none(), "{path} is in two places");
+            }
+        }
         for (tier, top, mut found) in [
             ("scratch", "s", self.world.directory_layout("scratch")),
-            ("share", "h", self.world.directory_layout("share")),
-            ("Blob", "k", self.world.blob_layout()),
+            ("share", "h", share),
+            ("Blob", "k", blob),
         ] {
             let mut plain = self.tree.layout(top);
             plain.insert(top.into(), None);
@@ -540,6 +578,18 @@ impl Stage {
         let mut staged = self.world.staged();
         staged.retain(|path| !self.leftovers.contains(path));
         assert_eq!(staged, Vec::<PathBuf>::new(), "left on the stage");
+    }
+
+    /// What is on its way where nobody uses it, or back, arrives.
+    fn come_to_rest(&self) {
+        for _ in 0..TRIES {
+            if self.world.is_calm() {
+                return;
+            }
+            self.world.cool();
+            self.world.wait();
+        }
+        panic!("files never arrive where they go: {:#?}", self.world.on_the_way());
     }
 
     fn look(&self, when: &str) {
@@ -588,4 +638,21 @@ impl Stage {
         }
         paths
     }
+}
+
+#[test]
+fn what_nobody_uses_really_goes_and_what_is_used_comes_back() {
+    let mut stage = Stage::new(Unused::Goes, PARTIAL_FROM);
+    stage.act(Operation::Cool(u8::MAX, super::calls::Trouble::Fails));
+    let is_cold = |stage: &Stage| {
+        let (there, here) = (stage.world.blob_layout(), stage.world.directory_layout("share"));
+        (there.contains_key("h/b"), here.contains_key("h/b"))
+    };
+    assert_eq!(is_cold(&stage), (true, false));
+    stage.look("while it is cold");
+    assert_eq!(is_cold(&stage), (true, false), "looking is no use");
+    stage.act(Operation::OpenToRead(0, "h/b"));
+    stage.act(Operation::Wait);
+    assert_eq!(is_cold(&stage), (false, true));
+    stage.act(Operation::Read(0));
 }

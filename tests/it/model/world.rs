@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tierfs::catalog::{Catalog, Defaults, Location};
+use tierfs::catalog::{Catalog, Defaults, Location, Reason};
 use tierfs::clock::{Clock, ManualClock};
 use tierfs::data::{HotStore, MemoryBudget, Owner, StageStore, Streams};
 use tierfs::heat::Heat;
 use tierfs::mover::{FlushReport, FlushScope, HotTier, Mover, MoverHandle, MoverParts, MoverStatus, Stores};
-use tierfs::policy::placement::{Conflict, Order, Promote, Rule, Rules};
+use tierfs::policy::placement::{Cold, Conflict, Order, Promote, Rule, Rules};
 use tierfs::tier::{DirectoryTier, Layer, MemoryTier, Special, Tier, Tiers};
-use tierfs::types::{Attrs, Condition, FileKind, Key, Seq, TierId, Timestamp};
+use tierfs::types::{Attrs, Condition, FileKind, Ino, Key, Seq, TierId, Timestamp};
 use tierfs::vfs::{Facts, IoMode, Parts, Vfs};
 use tokio::runtime::Runtime;
 
@@ -38,6 +38,7 @@ impl Facts for NoFacts {
 pub struct World {
     pub clock: ManualClock,
     pub calls: Calls,
+    pub unused: Unused,
     blobs: MemoryTier,
     root: tempfile::TempDir,
     /// Catalogs there have been.
@@ -60,17 +61,29 @@ struct Live {
     moving: Runtime,
 }
 
+/// Whether files on the share go to Blob when nobody has used them for [`UNUSED`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unused {
+    Stays,
+    Goes,
+}
+
+/// What counts as long.
+const UNUSED: Duration = Duration::from_secs(3600);
+
 /// Ids of scratch, share and Blob.
 #[derive(Clone, Copy)]
 struct Ids(TierId, TierId, TierId);
 
-fn rules(Ids(scratch, share, blob): Ids) -> Rules {
+fn rules(Ids(scratch, share, blob): Ids, unused: Unused) -> Rules {
+    let cold = Cold { tier: blob, idle: UNUSED, revalidate: Some(WINDOW) };
     let rule = |index, pattern: &str, home, stage, hot: &[TierId]| Rule {
         owners: Default::default(),
         sizes: 0..=u64::MAX,
         index,
         pattern: pattern.into(),
         home,
+        cold: (unused == Unused::Goes && home == share).then_some(cold),
         stage,
         hot: hot.to_vec(),
         promote: Promote::OnRead,
@@ -110,7 +123,7 @@ fn moving() -> Runtime {
 const DEFAULTS: Defaults = Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode: 0o755 };
 
 impl World {
-    pub fn new(partial_from: u64) -> Self {
+    pub fn new(unused: Unused, partial_from: u64) -> Self {
         power::watch();
         // Ahead of the file system's clock, as if the machine's were: files never seem to come from later.
         let now = Timestamp::from(std::time::SystemTime::now());
@@ -123,6 +136,7 @@ impl World {
         let mut world = Self {
             clock,
             calls: Calls::default(),
+            unused,
             blobs,
             root,
             catalogs: 1,
@@ -169,7 +183,7 @@ impl World {
         let stages = HashMap::from([(ids.0, stage(&scratch)), (ids.1, stage(&share))]);
         let hot = Arc::new(HotStore::new(scratch.clone(), clock.clone()).expect("a hot store"));
         let streams = Streams::new(MemoryBudget::new(16 << 20), reading.handle().clone());
-        let rules = Arc::new(rules(ids));
+        let rules = Arc::new(rules(ids, self.unused));
         let heat = Arc::new(Heat::new(clock.clone()));
         let vfs = Arc::new(Vfs::new(Parts {
             catalog: catalog.clone(),
@@ -184,7 +198,7 @@ impl World {
             invalidate: Arc::new(|_| ()),
             defaults: DEFAULTS,
             mode: IoMode::Ordinary,
-            sweepers: Vec::new(),
+            sweepers: self.onlookers(),
             room: Default::default(),
             at_home: Arc::new(|_, _| Box::pin(async { Ok(()) })),
             partial_from: self.partial_from,
@@ -222,6 +236,17 @@ impl World {
         };
         let (mover, _) = moving.block_on(Mover::start(parts)).expect("a mover");
         self.live = Some(Live { vfs, catalog, mover, reading, moving });
+    }
+
+    /// Whoever only looks at everything, to compare it, uses nothing.
+    fn onlookers(&self) -> Vec<String> {
+        match self.unused {
+            Unused::Stays => Vec::new(),
+            Unused::Goes => {
+                let own = std::fs::read_to_string("/proc/self/comm").expect("a name");
+                vec![own.trim_end().to_owned()]
+            }
+        }
     }
 
     fn directory(&self, name: &str) -> Arc<dyn Tier> {
@@ -328,6 +353,49 @@ impl World {
                 () = self.time(PATIENCE) => None,
             }
         })
+    }
+
+    /// Nobody uses anything for long, and what may go does, unless a call is held first.
+    pub fn cool(&self) {
+        self.clock.advance(2 * UNUSED);
+        let Live { mover, moving, .. } = self.live();
+        moving.block_on(async {
+            tokio::select! {
+                biased;
+                () = self.calls.held() => {}
+                sent = mover.send_unused() => drop(sent.expect("a walk")),
+                () = self.time(PATIENCE) => {}
+            }
+        });
+    }
+
+    /// Whether no file is on its way to where nobody uses it, or back.
+    pub fn is_calm(&self) -> bool {
+        let count = |reason| self.catalog().count_away(reason).expect("a count");
+        count(Reason::Going) + count(Reason::Returning) == 0
+    }
+
+    /// The files that are, and their copies.
+    pub fn on_the_way(&self) -> Vec<String> {
+        let catalog = self.catalog();
+        let all = [Reason::Going, Reason::Returning]
+            .map(|reason| catalog.away(reason, Ino(0), 100).expect("a list"));
+        let tell = |ino: Ino| {
+            let (inode, replicas) =
+                (catalog.inode(ino).expect("a row"), catalog.replicas(ino).expect("copies"));
+            let copies: Vec<_> = replicas
+                .iter()
+                .map(|r| (r.tier, r.key.to_string(), r.generation, &r.version, r.staged))
+                .collect();
+            format!(
+                "{:?} {:?} {:?} {:?} {copies:?}",
+                catalog.path(ino),
+                inode.state,
+                inode.generation,
+                inode.away
+            )
+        };
+        all.into_iter().flatten().map(tell).collect()
     }
 
     /// Some seconds pass, in which the mover may work.

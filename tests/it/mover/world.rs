@@ -95,6 +95,7 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         index,
         pattern: pattern.into(),
         home,
+        cold: None,
         stage: scratch,
         hot: hot.to_vec(),
         promote: Promote::Never,

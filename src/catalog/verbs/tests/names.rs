@@ -164,7 +164,7 @@ fn the_only_copy_of_a_file_with_another_name_is_not_doomed() {
     assert_eq!(bed.replica(place, "f").unwrap().ino, Some(ino));
     assert_eq!(bed.steps().len(), 1);
     let (stray, names) = (bed.replica(place, "f").unwrap(), bed.catalog.names(ino).unwrap());
-    assert_eq!(kind_of(bed.catalog.doom(&stray, &names, Writers::None, "d")), Kind::Busy);
+    assert_eq!(kind_of(bed.catalog.doom(&stray, &names, None, Writers::None, "d")), Kind::Busy);
     assert_eq!(kind_of(bed.catalog.drop_orphan(ino)), Kind::Busy);
 }
 

@@ -108,7 +108,7 @@ fn a_renamed_blob_keeps_its_key_until_the_mover_comes() {
     assert_eq!((bed.keys(ino), bed.steps().len()), (vec!["a".to_owned()], 1));
     bed.commit(ino, 2);
     let stray = bed.replica(bed.root(bed.blob), "a").unwrap();
-    let doom = |name: &str| bed.catalog.doom(&stray, &[(Ino::ROOT, name.into())], Writers::None, "d");
+    let doom = |name: &str| bed.catalog.doom(&stray, &[(Ino::ROOT, name.into())], None, Writers::None, "d");
     assert_eq!(kind_of(doom("a")), Kind::Changed, "it was looked at before the rename");
     doom("b").unwrap();
     assert_eq!(bed.keys(ino), ["b"]);
