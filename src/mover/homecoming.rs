@@ -21,8 +21,11 @@ const PAGE: usize = 256;
 /// Wait before what could not come is tried again, ...
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// ... which doubles to this.
+/// ... which doubles to this, ...
 const LONGEST: Duration = Duration::from_secs(5 * 60);
+
+/// ... and to this while programs have it open.
+const WHILE_OPEN: Duration = Duration::from_secs(15);
 
 /// When to try a file again, by the monotonic clock, and how long the wait was.
 type Waits = HashMap<Ino, (Duration, Duration)>;
@@ -68,11 +71,13 @@ pub(crate) async fn round(
         while let Some((ino, end)) = came.next().await {
             let Err(halt) = end else { continue };
             let before = waits.get(&ino).map(|(_, wait)| *wait);
-            let wait = match halt {
+            let longest = match halt {
                 // Things changed while it was looked at.
                 Halt::Again => AGAIN,
-                _ => before.map_or(AGAIN, |wait| (wait * 2).min(LONGEST)),
+                Halt::Failed(_) => LONGEST,
+                Halt::Open | Halt::Reopened | Halt::NotBefore(_) => WHILE_OPEN,
             };
+            let wait = before.map_or(AGAIN, |wait| (wait * 2).min(longest));
             left.insert(ino, (context.clock.monotonic() + wait, wait));
             cold::tell(context, ino, halt);
         }

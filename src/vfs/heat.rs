@@ -3,7 +3,7 @@
 use super::{Caller, Vfs};
 use crate::catalog::{Inode, Replica};
 use crate::data::{FillStart, HotStore, Identity};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::heat::Around;
 use crate::policy::heat::{Fetch, value};
 use crate::policy::placement::{Promote, Rule};
@@ -29,7 +29,14 @@ impl Vfs {
         if inode.whereabouts().away.is_none() || self.rules().are_at_rest() || self.sweeps(caller) {
             return Ok(inode.clone());
         }
-        self.wanted_at_home(inode.clone())
+        match self.wanted_at_home(inode.clone()) {
+            // Whoever reads it need not wait for a full disk under the catalog.
+            Err(error) if error.kind() != Kind::NotFound => {
+                tracing::warn!(ino = %inode.attr.ino, %error, "that a file is used could not be written down; it stays where it is");
+                Ok(inode.clone())
+            }
+            used => used,
+        }
     }
 
     /// The same for one that is to be written.

@@ -142,7 +142,8 @@ fn open(path: &Path) -> Catalog {
 }
 
 /// What the second version had not.
-const SECOND: &str = "DROP TABLE heat; DROP TABLE heat_group; DROP TABLE pin; DROP INDEX step_ino; DROP INDEX step_domain; ALTER TABLE step DROP COLUMN generation;
+const SECOND: &str = "DROP INDEX inode_away; ALTER TABLE inode DROP COLUMN away_tier; ALTER TABLE inode DROP COLUMN away_why;
+    ALTER TABLE inode DROP COLUMN away_since; DROP TABLE heat; DROP TABLE heat_group; DROP TABLE pin; DROP INDEX step_ino; DROP INDEX step_domain; ALTER TABLE step DROP COLUMN generation;
     ALTER TABLE step DROP COLUMN renewed_at; ALTER TABLE step DROP COLUMN moved; ALTER TABLE step DROP COLUMN follows;
     CREATE UNIQUE INDEX step_ino ON step (ino) WHERE ino <> 0; UPDATE meta SET value = 2 WHERE key = 'schema';";
 /// What the first had not either.
