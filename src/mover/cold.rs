@@ -137,7 +137,8 @@ pub(crate) async fn pass(context: &Arc<Context>) -> Result<Pass> {
 
 /// What would go now; changes nothing.
 pub(crate) async fn plan(context: &Arc<Context>) -> Result<ColdPlan> {
-    let mut plan = ColdPlan::default();
+    let returning = context.blocking(|context| context.catalog.count_away(Reason::Returning)).await?;
+    let mut plan = ColdPlan { returning, ..ColdPlan::default() };
     if context.rules().least_idle().is_none() {
         return Ok(plan);
     }
@@ -155,7 +156,6 @@ pub(crate) async fn plan(context: &Arc<Context>) -> Result<ColdPlan> {
             }
         }
     }
-    plan.returning = context.blocking(|context| context.catalog.count_away(Reason::Returning)).await?;
     Ok(plan)
 }
 

@@ -160,10 +160,10 @@ pub fn story_with_unused_files(longest: usize) -> impl Strategy<Value = Story> {
         1 => Just(Operation::Cool(u8::MAX, Trouble::Fails)),
         2 => (0_u8..12, trouble()).prop_map(|(pass, trouble)| Operation::Cool(pass, trouble)),
     ];
-    // What a power loss leaves, and whole trees of others, are other stories.
+    // What a power loss leaves, and what others put into directories that nobody has listed, are other stories.
     let other = operation().prop_map(|operation| match operation {
         Operation::LosePower(_) => Operation::Crash,
-        Operation::OutsideTree(_) => Operation::Wait,
+        Operation::OutsideTree(_) | Operation::OutsidePut(..) => Operation::Wait,
         other => other,
     });
     let any = prop_oneof![5 => other, 1 => cools];
