@@ -55,10 +55,15 @@ fn dies_while_they_go(point: &str, mode: Mode) {
     crash_at(&mut mount, point);
     mount.remount();
     fs::create_dir_all(mount.path("models/deep")).expect("mkdir");
-    (0..FILES).for_each(|at| fs::write(mount.path(&name(at)), noise(at, SIZE)).expect("a write"));
+    // It may die before the last of them.
+    let write = |mount: &Mount, at| fs::write(mount.path(&name(at)), noise(at, SIZE));
+    let written = (0..FILES).take_while(|at| write(&mount, *at).is_ok()).count() as u64;
+    assert!(written > 0, "it died too early");
     mount.wait_for_end();
     crash_at(&mut mount, "");
     mount.remount();
+    (0..written).for_each(|at| assert!(fs::read(mount.path(&name(at))).expect("a read") == noise(at, SIZE)));
+    (written..FILES).for_each(|at| write(&mount, at).expect("a write"));
     for at in 0..FILES {
         wait::until("all files on Blob alone", || is_cold(&tiers, at));
     }
