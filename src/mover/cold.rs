@@ -37,6 +37,9 @@ const SHORTEST: Duration = Duration::from_millis(250);
 /// ... nor more seldom than that, ...
 const LONGEST: Duration = Duration::from_secs(6 * 3600);
 
+/// ... and than that while files are on their way, ...
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// ... and looking takes this share of the time at most.
 const SHARE: u32 = 100;
 
@@ -101,7 +104,9 @@ pub(crate) async fn run(context: Arc<Context>) {
                 Duration::ZERO
             }
         };
-        let wait = (idle / PARTS).clamp(SHORTEST, LONGEST).max(looked * SHARE);
+        let is_left = context.catalog.away(Reason::Going, Ino(0), 1).is_ok_and(|going| !going.is_empty());
+        let longest = if is_left { AGAIN } else { LONGEST };
+        let wait = (idle / PARTS).clamp(SHORTEST, longest).max(looked * SHARE);
         tokio::select! {
             () = context.idle_rules_changed.notified() => {}
             () = tokio::time::sleep(wait) => {}
@@ -380,6 +385,8 @@ fn part(context: &Context, leaver: &Leaver) -> Result<bool> {
 async fn go(context: &Arc<Context>, ino: Ino) -> bool {
     match settle(context, ino).await {
         Ok(()) => true,
+        // Something else was at it: the next walk goes on.
+        Err(Halt::Again) => false,
         Err(halt) => {
             tell(context, ino, halt);
             if let Err(error) = context.catalog.come_home(ino) {
