@@ -2,7 +2,7 @@
 
 use super::facts::{COLD, DAY};
 use super::{CopyRole, Vfs};
-use crate::catalog::{Away, Inode, Reason, Replica, WriteState};
+use crate::catalog::{Away, Inode, Pin, Reason, Replica, WriteState};
 use crate::error::Result;
 use crate::policy::admission::{Admission, CLEARLY_MORE};
 use crate::policy::aside::utc;
@@ -88,10 +88,16 @@ impl Vfs {
         let rule = self.rule(&facts.path, inode.attr.ids());
         let newest = self.newest(&inode)?;
         let copies = self.copies(&rule, &newest)?;
-        let next = match inode.away.filter(|_| facts.is_cold) {
+        let pin = self.catalog().pin_of(ino, self.now())?;
+        let mut next = match inode.away.filter(|_| facts.is_cold) {
             Some(away) => vec![self.next_of_cold(&rule, away)],
             None => self.what_is_next(&rule, &inode, &copies),
         };
+        match pin {
+            Some(pin) => next.push(self.what_a_pin_does(ino, pin)?),
+            None if !facts.is_cold => next.extend(self.next_if_unused(&rule, &inode)),
+            None => {}
+        }
         Ok(Explained {
             v: EXPLAINED_VERSION,
             path: facts.path.to_string(),
@@ -163,7 +169,6 @@ impl Vfs {
         }
         if inode.state == WriteState::Clean {
             next.push(self.next_of_hot(rule, inode, copies));
-            next.extend(self.next_if_unused(rule, inode));
         } else if copies.iter().any(|copy| copy.role == word(CopyRole::Stage) && copy.key.ends_with(PART)) {
             next.push(format!("partly staged: what was not written is read from {home}, and stays there"));
         }
@@ -184,8 +189,21 @@ impl Vfs {
         }
     }
 
-    /// What becomes of a file that nobody uses.
+    /// That it stays where it is near.
+    fn what_a_pin_does(&self, ino: Ino, pin: Pin) -> Result<String> {
+        let by = match self.catalog().path(pin.ino)? {
+            Some(above) if pin.ino != ino => format!("pinned with {above}"),
+            _ => "pinned".to_owned(),
+        };
+        let until = pin.until.map_or_else(String::new, |until| format!(" until {}", utc(until)));
+        Ok(format!("{by}{until}: it is fetched, and its copies stay, however seldom it is read"))
+    }
+
+    /// What becomes of a clean file that nobody uses.
     fn next_if_unused(&self, rule: &Rule, inode: &Inode) -> Option<String> {
+        if inode.attr.kind != FileKind::Regular || inode.state != WriteState::Clean {
+            return None;
+        }
         let cold = rule.cold_for(inode.attr.size)?;
         let days = cold.idle.as_secs_f64() / DAY;
         let tier = self.tier_name(cold.tier);

@@ -92,6 +92,9 @@ fn what_is_pinned_is_fetched_and_stays_whatever_else_is_read() {
     // Nobody reads them.
     let kept = ["hot/keep/f0", "hot/keep/f1", "hot/keep/f2"];
     wait::until("the pinned files to be near", || kept.iter().all(|name| is_hot(&mount, name)));
+    let said = ask(&mount, &["explain"], &["hot/keep/f1", "hot/keep/f2"]);
+    // The pin that holds longest counts.
+    assert_eq!(said.matches("pinned with hot/keep: ").count(), 2, "{said}");
     let listed = mount.tierfs(&["pin", "--list"]);
     assert!(listed.contains("for ever          hot/keep\n"), "{listed}");
     assert!(listed.contains("22611231T000000Z  hot/keep/f1\n"), "{listed}");
