@@ -13,6 +13,7 @@ use crate::types::{FileKind, Ino, Key};
 use futures::StreamExt;
 use futures::stream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The note that the walk is under way: which rules were in force before.
@@ -50,6 +51,21 @@ impl Pass {
     }
 }
 
+/// Time that a walk has looked for files to move. Moving them has a pace of its own.
+#[derive(Debug, Default)]
+struct Looked(AtomicU64);
+
+impl Looked {
+    fn since(&self, context: &Context, began: Duration) {
+        let took = context.clock.monotonic().saturating_sub(began);
+        self.0.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
 /// What became of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -79,7 +95,8 @@ pub(crate) async fn run(context: Arc<Context>) {
             continue;
         }
         let began = context.clock.monotonic();
-        let pass = match walk(&context).await {
+        let looked = Looked::default();
+        let pass = match walk(&context, &looked).await {
             Ok(pass) => pass,
             Err(error) => {
                 tracing::warn!(%error, "the walk over files with another home failed; it is tried again");
@@ -102,16 +119,15 @@ pub(crate) async fn run(context: Arc<Context>) {
             }
         }
         patience = pass.patience(patience);
-        let took = context.clock.monotonic().saturating_sub(began);
         let wait = if pass == Pass::default() { SETTLED.saturating_sub(age).max(AGAIN) } else { patience };
         tokio::select! {
             () = context.rules_changed.notified() => patience = AGAIN,
-            () = tokio::time::sleep(wait.max(took * SHARE)) => {}
+            () = tokio::time::sleep(wait.max(looked.time() * SHARE)) => {}
         }
     }
 }
 
-async fn walk(context: &Arc<Context>) -> Result<Pass> {
+async fn walk(context: &Arc<Context>, looked: &Looked) -> Result<Pass> {
     let mut pass = Pass::default();
     let mut stack = vec![enter(context, Ino::ROOT, Key::ROOT, &mut pass).await?];
     while let Some(frame) = stack.last_mut() {
@@ -121,7 +137,9 @@ async fn walk(context: &Arc<Context>) -> Result<Pass> {
             }
             continue;
         }
+        let began = context.clock.monotonic();
         let page = found(context.catalog.entries(frame.dir, frame.after, PAGE))?.unwrap_or_default();
+        looked.since(context, began);
         let Some(last) = page.last() else {
             let Some(mut frame) = stack.pop() else { break };
             leave(context, &mut frame, &mut pass).await;
@@ -139,7 +157,7 @@ async fn walk(context: &Arc<Context>) -> Result<Pass> {
                 _ => files.push(ino),
             }
         }
-        let mut done = stream::iter(files).map(|ino| file(context, ino)).buffer_unordered(AT_ONCE);
+        let mut done = stream::iter(files).map(|ino| file(context, ino, looked)).buffer_unordered(AT_ONCE);
         while let Some(outcome) = done.next().await {
             pass.moved += u64::from(outcome == Outcome::Moved);
             pass.left += u64::from(outcome == Outcome::Left);
@@ -209,8 +227,8 @@ async fn leave_directory(context: &Arc<Context>, dir: Ino, path: &Key) -> Flow<(
     directory::settle(context, dir, &rules.directory_domain(subject)).await
 }
 
-async fn file(context: &Arc<Context>, ino: Ino) -> Outcome {
-    match move_home(context, ino).await {
+async fn file(context: &Arc<Context>, ino: Ino, looked: &Looked) -> Outcome {
+    match move_home(context, ino, looked).await {
         Ok(outcome) => outcome,
         Err(halt) => {
             let path = found(context.catalog.path(ino)).ok().flatten().flatten().unwrap_or_default();
@@ -220,9 +238,12 @@ async fn file(context: &Arc<Context>, ino: Ino) -> Outcome {
     }
 }
 
-async fn move_home(context: &Arc<Context>, ino: Ino) -> Flow<Outcome> {
+async fn move_home(context: &Arc<Context>, ino: Ino, looked: &Looked) -> Flow<Outcome> {
+    let began = context.clock.monotonic();
     let Some(subject) = Subject::look(context, ino)? else { return Ok(Outcome::AtHome) };
-    if relocate::strays(context, &subject)?.is_empty() {
+    let is_there = relocate::strays(context, &subject)?.is_empty();
+    looked.since(context, began);
+    if is_there {
         tidy::whereabouts(context, ino)?;
         return Ok(Outcome::AtHome);
     }
