@@ -1,9 +1,12 @@
 //! Files move between all tiers while programs read, map and write them.
 
 use crate::support::{BOTH, Map, Mode, Mount, Tiers, noise, tool};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -55,9 +58,12 @@ fn open(directory: &OwnedFd, name: &str) -> File {
 /// One file after another, whole; every other one also as a mapping that is looked at again after the next move.
 fn read_all(directory: &OwnedFd, done: &AtomicBool, rounds: &AtomicU64) {
     let mut maps: Vec<(u64, Map)> = Vec::new();
+    let mut numbers = BTreeMap::new();
     while !done.load(Ordering::Relaxed) {
         for at in 0..FILES {
             let mut file = open(directory, &format!("f{at}"));
+            let number = file.metadata().expect("stat").ino();
+            assert_eq!(*numbers.entry(at).or_insert(number), number, "f{at} has another inode number");
             let mut bytes = Vec::with_capacity(SIZE);
             file.read_to_end(&mut bytes).expect("a read");
             assert!(bytes == noise(at, SIZE), "f{at} is something else");
@@ -70,6 +76,13 @@ fn read_all(directory: &OwnedFd, done: &AtomicBool, rounds: &AtomicU64) {
         }
         rounds.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// How often a file is under a native key of any home on any tier.
+fn copies(tiers: &Tiers, name: &str) -> usize {
+    let keys = || HOMES.iter().map(|home| format!("{home}/{name}"));
+    let native = |root: &Path| keys().filter(|key| root.join(key).exists()).count();
+    keys().filter(|key| tiers.blob(key).is_some()).count() + native(&tiers.share) + native(&tiers.scratch)
 }
 
 /// The readers end with the loop, also when that fails.
@@ -129,6 +142,7 @@ fn moves_under_load(mode: Mode) {
     mount.flush();
     for file in 0..FILES {
         assert!(fs::read(at.join(format!("f{file}"))).expect("a read") == noise(file, SIZE));
+        assert_eq!(copies(&tiers, &format!("work/f{file}")), 1, "copies of f{file} over all tiers");
     }
 }
 
