@@ -20,6 +20,7 @@ pub mod owner;
 pub mod partial;
 pub mod prefetch;
 pub mod ranges;
+pub(crate) mod read;
 pub mod reader;
 pub mod sidecar;
 pub mod stage;

@@ -14,6 +14,7 @@ mod patched;
 mod tests;
 
 use crate::data::copy::copy_file;
+use crate::data::read::read_full;
 use crate::error::{Error, Kind, Result};
 use crate::types::Generation;
 pub use log::Base;
@@ -105,16 +106,7 @@ impl Partial {
     /// # Errors
     /// As read(2).
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let mut done = 0;
-        while done < buffer.len() {
-            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(done)
+        read_full(&self.file, offset, buffer)
     }
 
     /// Writes `data` at `offset`; answers how much of it there was room for.

@@ -3,13 +3,12 @@
 use super::handle::FileHandle;
 use super::open_file::{Bytes, OpenFile, Writable};
 use super::{Caller, Pending, Vfs};
+use crate::data::read::read_full;
 use crate::data::{Patched, Reader};
 use crate::error::{Error, Kind, Result};
 use crate::tier::Patience;
 use crate::types::{Ino, TierId};
 use rustix::fs::{FallocateFlags, SeekFrom};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// How a read is answered.
@@ -263,17 +262,4 @@ impl Vfs {
 pub(super) fn without_set_id(mode: u32) -> u32 {
     let mode = mode & !libc::S_ISUID;
     if mode & libc::S_IXGRP != 0 { mode & !libc::S_ISGID } else { mode }
-}
-
-fn read_full(file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match file.read_at(&mut buffer[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(done)
 }

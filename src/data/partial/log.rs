@@ -11,6 +11,7 @@
 //! base again, as any write that was not synced may be after a power loss.
 
 use super::map::{Map, Record};
+use crate::data::read::read_full;
 use crate::error::{Error, Kind, Result};
 use crate::types::{Generation, Key, Version};
 use base64::Engine;
@@ -151,7 +152,7 @@ pub(in crate::data) fn read(file: &File, boot: &str) -> Result<Read> {
     let mut unsure = Vec::new();
     let mut buffer = vec![0; READ_AT_ONCE * RECORD];
     loop {
-        let bytes = read_full(file, &mut buffer, start + read.records * RECORD as u64)?;
+        let bytes = read_full(file, start + read.records * RECORD as u64, &mut buffer)?;
         for bytes in buffer[..bytes].chunks_exact(RECORD) {
             let Some(record) = decode(read.salt, read.records, bytes) else {
                 return Ok(end(read, unsure));
@@ -183,7 +184,7 @@ fn end(mut read: Read, unsure: Vec<(u64, Record)>) -> Read {
 fn read_head(file: &File) -> Result<(Head, u64)> {
     let odd = || Error::new(Kind::Corrupt, "not the map of a staged file");
     let mut bytes = vec![0; HEAD_MAX];
-    let count = read_full(file, &mut bytes, 0)?;
+    let count = read_full(file, 0, &mut bytes)?;
     let end = bytes[..count].iter().position(|byte| *byte == b'\n').ok_or_else(odd)?;
     let head: Head = serde_json::from_slice(&bytes[..end]).map_err(|error| odd().with_source(error))?;
     if head.v != VERSION {
@@ -191,19 +192,6 @@ fn read_head(file: &File) -> Result<(Head, u64)> {
         return Err(Error::new(Kind::Unsupported, text));
     }
     Ok((head, end as u64 + 1))
-}
-
-fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match file.read_at(&mut buffer[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(done)
 }
 
 impl Log {
