@@ -93,6 +93,10 @@ impl Vfs {
             Some(away) => vec![self.next_of_cold(&rule, away)],
             None => self.what_is_next(&rule, &inode, &copies),
         };
+        if newest.iter().any(Replica::is_partial) {
+            let home = self.tier_name(rule.home);
+            next.push(format!("partly staged: what was not written is read from {home}, and stays there"));
+        }
         match pin {
             Some(pin) => next.push(self.what_a_pin_does(ino, pin)?),
             None if !facts.is_cold => next.extend(self.next_if_unused(&rule, &inode)),
@@ -169,8 +173,6 @@ impl Vfs {
         }
         if inode.state == WriteState::Clean {
             next.push(self.next_of_hot(rule, inode, copies));
-        } else if copies.iter().any(|copy| copy.role == word(CopyRole::Stage) && copy.key.ends_with(PART)) {
-            next.push(format!("partly staged: what was not written is read from {home}, and stays there"));
         }
         next
     }
@@ -249,9 +251,6 @@ impl Vfs {
         }
     }
 }
-
-/// End of the key of a partly staged file.
-const PART: &str = ".partial";
 
 fn word(role: CopyRole) -> &'static str {
     match role {
