@@ -243,6 +243,18 @@ impl From<crate::types::KeyError> for Error {
     }
 }
 
+/// The answer, or `None` where there is no such thing (any more).
+///
+/// # Errors
+/// Any but [`Kind::NotFound`].
+pub fn found<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == Kind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

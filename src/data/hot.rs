@@ -23,7 +23,7 @@ pub use space::{Admitted, Least, Space};
 use crate::clock::Clock;
 use crate::data::fill::Fill;
 use crate::data::local::{self, FILE_MODE, Local};
-use crate::error::{Kind, Result};
+use crate::error::{Kind, Result, found};
 use crate::tier::Tier;
 use crate::types::{AttrChange, Key, TimeChange, Timestamp, Version};
 use sha2::{Digest, Sha256};
@@ -132,7 +132,7 @@ impl HotStore {
         if !self.take_claim(&claim)? {
             return Ok(FillStart::Elsewhere);
         }
-        if local::found(self.local.files()?.stat(&target))?.is_some() {
+        if found(self.local.files()?.stat(&target))?.is_some() {
             // Finished between the caller's look-up and our claim.
             self.local.remove(&claim)?;
             return Ok(FillStart::Elsewhere);
@@ -160,8 +160,8 @@ impl HotStore {
         self.local.rename(stage_key, &target)?;
         // Its mtime is what the program set, maybe long ago; here mtime is the last use.
         let change = AttrChange { mtime: Some(TimeChange::To(self.clock.wall())), ..AttrChange::default() };
-        local::found(self.local.files()?.set_attr(&target, &change))?;
-        let copy = local::found(self.local.files()?.stat(&target))?;
+        found(self.local.files()?.set_attr(&target, &change))?;
+        let copy = found(self.local.files()?.stat(&target))?;
         copy.into_iter().for_each(|copy| self.space.added(copy.size));
         Ok(())
     }
@@ -213,7 +213,7 @@ impl HotStore {
     }
 
     fn is_alive(&self, claim: &Key) -> Result<bool> {
-        let Some(object) = local::found(self.local.files()?.stat(claim))? else { return Ok(false) };
+        let Some(object) = found(self.local.files()?.stat(claim))? else { return Ok(false) };
         // Clocks of machines differ: a beat from the near future is a beat.
         let age = self.clock.wall().0.saturating_sub(object.modified.0);
         Ok(age.abs() <= nanos(CLAIM_EXPIRES))

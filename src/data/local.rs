@@ -1,7 +1,7 @@
 //! A directory tier as this module uses it: the calls of `Resident` plus what several callers
 //! need (missing parents, small files, removal that may find nothing).
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::tier::{Access, Cursor, Entry, RenameMode, Resident, Tier};
 use crate::types::Key;
 use std::fs::File;
@@ -129,14 +129,6 @@ impl Local {
                 None => return Ok(()),
             }
         }
-    }
-}
-
-/// `None` for what is not there.
-pub(super) fn found<T>(result: Result<T>) -> Result<Option<T>> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => unless(error, Kind::NotFound).map(|()| None),
     }
 }
 

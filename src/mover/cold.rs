@@ -5,10 +5,9 @@
 //! Uses no steps, as those keep the order of closes. What can't be moved stays at home.
 
 use crate::catalog::{DirEntry, Inode, Reason, WriteState};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::failpoint;
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::{Flow, Halt, prefix, reconcile};
 use crate::policy::idle::Watch;
 use crate::policy::placement::{Rules, Subject};
@@ -354,11 +353,7 @@ async fn is_free(context: &Arc<Context>, leaver: &Leaver) -> Flow<bool> {
     let tier = context.tier(leaver.tier)?;
     let domain = context.domain(leaver.ino, &leaver.path)?;
     let place = prefix::native(context, leaver.parent, leaver.tier, &domain).await?;
-    let object = match tier.head(&place.key.join(&leaver.name)?).await {
-        Ok(object) => object,
-        Err(error) if error.kind() == Kind::NotFound => return Ok(true),
-        Err(error) => return Err(error.into()),
-    };
+    let Some(object) = found(tier.head(&place.key.join(&leaver.name)?).await)? else { return Ok(true) };
     let row = context.catalog.replica_at(place.id, &leaver.name)?;
     let is_ours = row.is_some_and(|row| {
         row.write_id.is_some()

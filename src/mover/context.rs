@@ -2,7 +2,7 @@
 
 use crate::catalog::{Catalog, Defaults, Observed, Place, Replica};
 use crate::clock::Clock;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::heat::Heat;
 use crate::mover::MoverParts;
 use crate::mover::cold::InUse;
@@ -209,11 +209,7 @@ impl Context {
 
     /// Whether a place is where it was when it was read: a rename takes a directory elsewhere with its place.
     pub(crate) fn stands(&self, place: &Place) -> Result<bool> {
-        match self.catalog.place(place.id) {
-            Ok(now) => Ok(now.key == place.key),
-            Err(error) if error.kind() == Kind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(found(self.catalog.place(place.id))?.is_some_and(|now| now.key == place.key))
     }
 
     /// Runs what may wait for a disk (system calls on a tier, synced catalog commits) off the runtime's threads.

@@ -2,7 +2,7 @@
 //! everything before them in their order domains.
 
 use crate::catalog::{Place, Step, StepKind, WriteState};
-use crate::error::{Kind, Result};
+use crate::error::{Result, found};
 use crate::mover::context::Context;
 use crate::mover::jobs;
 use crate::mover::queue::Queue;
@@ -256,15 +256,6 @@ pub(crate) fn each_step(context: &Context, mut visit: impl FnMut(&Step) -> Resul
             Some(last) if page.len() == PAGE => after = last.seq,
             _ => return Ok(()),
         }
-    }
-}
-
-/// The answer, or `None` where the catalog knows no such row (any more).
-pub(crate) fn found<T>(result: Result<T>) -> Result<Option<T>> {
-    match result {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.kind() == Kind::NotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

@@ -1,9 +1,8 @@
 //! Which hot copies the rules keep, and which leave first: the groups of `keep_hot`, ranked.
 
 use crate::data::{HotStore, Identity};
-use crate::error::Result;
+use crate::error::{Result, found};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::policy::eviction::Worth;
 use crate::policy::keep::{Group, rank};
 use crate::policy::placement::KeepHot;

@@ -1,9 +1,9 @@
 //! What still has to reach home, a step at a time: for people who ask, and to have a failed one tried again.
 
 use crate::catalog::{PlaceId, Step, StepKind, WriteState};
-use crate::error::Result;
+use crate::error::{Result, found};
 use crate::mover::context::Context;
-use crate::mover::flush::{Named, Scope, each_step, found};
+use crate::mover::flush::{Named, Scope, each_step};
 use crate::mover::jobs;
 use crate::mover::queue::settled_at;
 use crate::types::{FileKind, Ino, Key, Seq, Timestamp};

@@ -14,9 +14,8 @@
 
 use crate::catalog::{Content, Inode, NativeMove, RenamePlan, Replica, WriteState};
 use crate::data::lease;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::{self, Halt, resident};
 use crate::mover::status::Counters;
 use crate::tier::{Access, RenameMode, Resident};

@@ -3,9 +3,8 @@
 //! Uses no steps: those keep the order of closes, and must not wait for a million moves.
 
 use crate::catalog::WriteState;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::subject::Subject;
 use crate::mover::jobs::{Flow, Halt, conflict, directory, prefix, reconcile, relocate, tidy};
 use crate::policy::placement::{self, Rules};

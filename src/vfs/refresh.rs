@@ -93,7 +93,7 @@ impl Vfs {
         let still = self.native_names.stand(place.tier);
         let began = self.now();
         // It may have moved since it was read: what is not under its old key is not gone.
-        let Some(place) = known(self.catalog().place(place.id))? else { return Ok(()) };
+        let Some(place) = crate::error::found(self.catalog().place(place.id))? else { return Ok(()) };
         let place = &place;
         let object = found(resident.stat(&place.key.join(name)?))?;
         if self.is_known(place, name, object.as_ref())? {
@@ -350,7 +350,7 @@ impl Vfs {
         let scope = Scope::All { seen, version: None };
         let still = self.native_names.stand(place.tier);
         // Another directory may have been listed in the end.
-        if known(self.catalog().place(place.id))?.is_none_or(|now| now.key != place.key) {
+        if crate::error::found(self.catalog().place(place.id))?.is_none_or(|now| now.key != place.key) {
             return Ok(());
         }
         let observed = self.catalog().observe(&self.observation(place, began, Vec::new(), scope))?;
@@ -374,15 +374,6 @@ impl Vfs {
         for ino in &observed.contents {
             (self.parts.invalidate)(Invalidation::Inode(*ino));
         }
-    }
-}
-
-/// A row that may be gone.
-fn known<T>(result: Result<T>) -> Result<Option<T>> {
-    match result {
-        Ok(row) => Ok(Some(row)),
-        Err(error) if error.kind() == Kind::NotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

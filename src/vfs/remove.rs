@@ -3,7 +3,7 @@
 use super::place::RESERVED;
 use super::{Caller, Vfs};
 use crate::catalog::{Inode, Place, Unlinked};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::policy::placement::{Order, Subject};
 use crate::types::{FileKind, Ino, Key, TierId};
 use std::sync::Arc;
@@ -101,12 +101,9 @@ impl Vfs {
         for place in places.iter() {
             let Some(resident) = self.resident(place.tier) else { continue };
             let _still = self.native_names.stand(place.tier);
-            let key = match self.catalog().place(place.id) {
-                // It has left the tier since.
-                Err(error) if error.kind() == Kind::NotFound => continue,
-                place => place?.key,
-            };
-            match resident.rmdir(&key) {
+            // It may have left the tier since.
+            let Some(place) = found(self.catalog().place(place.id))? else { continue };
+            match resident.rmdir(&place.key) {
                 Err(error) if error.kind() != Kind::NotFound => {
                     self.restore(&inode, &gone);
                     return Err(error);

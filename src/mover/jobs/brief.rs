@@ -1,9 +1,8 @@
 //! What the queue has to know of a step: what it keeps others from, how long it waits, whether its name is held.
 
 use crate::catalog::{Inode, Step, StepKind, WriteState};
-use crate::error::Result;
+use crate::error::{Result, found};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::queue::{Ahead, Holds, Item, Names, Thing, later};
 use crate::policy::placement::{Order, RuleSet, Subject};
 use crate::types::{FileKind, Key, Timestamp, Whereabouts};

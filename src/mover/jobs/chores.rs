@@ -1,9 +1,8 @@
 //! House-keeping between steps: tombstones, hot copies above the high water, files that an earlier daemon's writers held.
 
-use crate::error::Result;
+use crate::error::{Result, found};
 use crate::mover::context::Context;
 use crate::mover::evict;
-use crate::mover::flush::found;
 use crate::mover::jobs::tidy;
 use crate::mover::recover;
 use crate::policy::heat::Rows;

@@ -3,10 +3,9 @@
 
 use crate::catalog::{Inode, Replica, WriteState};
 use crate::data::Permit;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::failpoint;
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, attrs, conflict, outcome_is_unknown, relocate};
 use crate::tier::{NativeId, Object, RenameMode, Resident, Special, Tier, Upload};

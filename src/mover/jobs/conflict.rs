@@ -1,9 +1,8 @@
 //! What to do when a tier is not as the catalog thought: look, and keep both versions.
 
 use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing, WriteState};
-use crate::error::Result;
+use crate::error::{Result, found};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::Flow;
 use crate::mover::jobs::commit::resident;
 use crate::mover::jobs::subject::Target;

@@ -1,10 +1,9 @@
 //! Deletes of doomed keys, under the condition that nobody else has put something there.
 
 use crate::catalog::{PlaceId, Replica, Step};
-use crate::error::{Kind, Result};
+use crate::error::{Kind, Result, found};
 use crate::failpoint;
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::{Flow, Halt, commit, conflict, resident};
 use crate::mover::status::Counters;
 use crate::tier::{Object, Resident};

@@ -6,10 +6,9 @@
 //! staged keeps its own place in the order.
 
 use crate::catalog::{DirEntry, Place, Step};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::failpoint;
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::commit::{Act, commit, make_parents, resident, where_it_stands};
 use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, attrs, conflict, delete, prefix, reconcile, relocate, tidy};

@@ -3,9 +3,8 @@
 
 use crate::catalog::Replica;
 use crate::data::{Candidate, Map, Partial};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, conflict};
 use crate::tier::{BLOCKS_MAX, ContentId, Upload};

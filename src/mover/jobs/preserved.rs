@@ -1,9 +1,8 @@
 //! Commits a closed generation in its place, though its file has newer ones: what was closed after it may speak of it.
 
 use crate::catalog::{Replica, Step};
-use crate::error::Kind;
+use crate::error::{Kind, found};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::commit::commit;
 use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, partial, relocate, upload};

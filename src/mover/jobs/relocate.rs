@@ -1,9 +1,8 @@
 //! Keys that are in the way, and copies that must follow their file to another key.
 
 use crate::catalog::{Inode, Replica, WriteState};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::commit::{Act, commit, make_parents, resident, resolve};
 use crate::mover::jobs::subject::{Subject, Target};
 use crate::mover::jobs::{Flow, Halt, conflict, upload};

@@ -2,9 +2,8 @@
 //! or whoever has the name now, goes over it in its own turn. Where nothing is left that could miss it, nothing is sent.
 
 use crate::catalog::{Inode, PlaceId, Step};
-use crate::error::{Kind, Result};
+use crate::error::{Kind, Result, found};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::commit::{Done, is_ours, perform, record};
 use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, attrs, outcome_is_unknown, preserved, resolve, upload};

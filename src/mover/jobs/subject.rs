@@ -2,9 +2,8 @@
 //! that are native to it.
 
 use crate::catalog::{Inode, Place, Replica};
-use crate::error::Result;
+use crate::error::{Result, found};
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::{Flow, prefix};
 use crate::policy::placement::{self, Rules};
 use crate::tier::Tier;

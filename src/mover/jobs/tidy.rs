@@ -2,10 +2,9 @@
 
 use crate::catalog::{Content, Inode, Replica, WriteState, Writers};
 use crate::data::lease;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::failpoint;
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::subject::Subject;
 use crate::mover::jobs::{Flow, Halt, conflict, delete, relocate, resident};
 use crate::tier::Access;

@@ -1,10 +1,9 @@
 //! Bytes on their way to a home: seal, send blocks in parallel, check that nothing changed meanwhile.
 
 use crate::catalog::{Content, Inode, Replica, WriteState};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::failpoint;
 use crate::mover::context::Context;
-use crate::mover::flush::found;
 use crate::mover::jobs::commit::{Act, resident};
 use crate::mover::jobs::partial::{self, Block, Patches};
 use crate::mover::jobs::subject::Target;
