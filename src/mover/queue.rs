@@ -11,10 +11,13 @@
 //!   `more`; those stay in the catalog until the domain runs short.
 
 mod domain;
+mod entry;
+mod turns;
 
 use crate::policy::placement::RuleSet;
 use crate::types::{Ino, Key, Seq, TierId, Timestamp};
-use domain::{Domain, Entry, Sent, State};
+use domain::Domain;
+use entry::{Entry, Sent, State};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -204,7 +207,7 @@ impl Queue {
     /// Something was queued or released: look for new steps, and at parked ones again.
     pub fn notice(&mut self) {
         self.news = true;
-        self.domains.values_mut().flat_map(|domain| &mut domain.entries).for_each(Entry::notice);
+        self.domains.values_mut().for_each(Domain::notice);
     }
 
     /// Names may not be held any longer: all steps with held ones are to be looked at again.
@@ -270,8 +273,7 @@ impl Queue {
             domain.passed_over = true;
             return;
         }
-        domain.held_to = item.seq;
-        domain.entries.push_back(Entry::new(item));
+        domain.push(item);
     }
 
     /// Ends a scan that began after `from`; `complete` if it saw the last step.
@@ -289,7 +291,7 @@ impl Queue {
             self.held.end_scan(from);
         }
         self.news &= !complete;
-        self.domains.retain(|_, domain| domain.more || !domain.entries.is_empty());
+        self.domains.retain(|_, domain| domain.more || domain.len() > 0);
     }
 
     /// The steps to start now, marked as running; the oldest first.
@@ -298,21 +300,19 @@ impl Queue {
         if room == 0 {
             return Vec::new();
         }
-        let mut due: Vec<(Seq, &String, usize)> = Vec::new();
-        let longest = self.limits.longest_wait;
-        for (name, domain) in self.domains.iter().filter(|(_, domain)| domain.has_due(now, longest)) {
+        let mut due: Vec<(Seq, &str)> = Vec::new();
+        for (name, domain) in &self.domains {
             let before = due.len();
-            domain.each_due(now, longest, |at, when| {
-                let item = &domain.entries[at].item;
-                if when <= now && self.may_follow(name, item) {
-                    due.push((item.seq, name, at));
+            domain.each_due(now, self.limits.longest_wait, |item| {
+                if self.may_follow(name, item) {
+                    due.push((item.seq, name));
                 }
                 if due.len() - before < room { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
         }
         let chosen = oldest(due, room);
         self.running += chosen.len();
-        chosen.into_iter().filter_map(|(name, at)| self.take(&name, at, Entry::run)).collect()
+        chosen.into_iter().filter_map(|(seq, name)| self.take(&name, seq, Entry::run)).collect()
     }
 
     /// The steps to send the bytes of now, though it is not their turn; the oldest first.
@@ -322,19 +322,21 @@ impl Queue {
         if room == 0 {
             return Vec::new();
         }
-        let mut early: Vec<(Seq, &String, usize)> = Vec::new();
-        for (name, domain) in self.domains.iter().filter(|(_, domain)| domain.entries.len() > 1) {
+        let mut early: Vec<(Seq, &str)> = Vec::new();
+        for (name, domain) in self.domains.iter().filter(|(_, domain)| domain.len() > 1) {
             let found = domain.early(now, self.limits.longest_wait).take(room);
-            early.extend(found.map(|at| (domain.entries[at].item.seq, name, at)));
+            early.extend(found.map(|item| (item.seq, name.as_str())));
         }
         let chosen = oldest(early, room);
-        chosen.into_iter().filter_map(|(name, at)| self.take(&name, at, Entry::send)).collect()
+        chosen.into_iter().filter_map(|(seq, name)| self.take(&name, seq, Entry::send)).collect()
     }
 
-    fn take(&mut self, domain: &str, at: usize, mark: fn(&mut Entry)) -> Option<Item> {
-        let entry = self.domains.get_mut(domain)?.entries.get_mut(at)?;
-        mark(entry);
-        Some(entry.item.clone())
+    fn take(&mut self, domain: &str, seq: Seq, mark: fn(&mut Entry)) -> Option<Item> {
+        let domain = self.domains.get_mut(domain)?;
+        domain.change(seq, |entry| {
+            mark(entry);
+            entry.item.clone()
+        })
     }
 
     /// Whether all is done that this step of `domain` has to follow in other domains.
@@ -361,33 +363,28 @@ impl Queue {
     /// A started job ended.
     pub fn finish(&mut self, domain: &str, seq: Seq, verdict: Verdict) {
         let Some(state) = self.domains.get_mut(domain) else { return };
-        let Some(at) = state.running(seq) else { return };
+        if state.entry(seq).is_none_or(|entry| entry.state != State::Running) {
+            return;
+        }
         self.running -= 1;
-        let entry = &mut state.entries[at];
-        entry.state = State::Waiting;
         match verdict {
-            Verdict::Done => drop(state.entries.remove(at)),
+            Verdict::Done => state.remove(seq),
             Verdict::Later(Item { held_to: Some(until), .. }) => {
-                state.entries.remove(at);
+                state.remove(seq);
                 self.held.note(seq, until);
             }
-            Verdict::Later(item) => *entry = Entry::new(item),
-            // The release may have come between the job's look and its end.
-            Verdict::Parked if !entry.noticed => entry.state = State::Parked,
-            Verdict::Reopened if !entry.noticed => entry.state = State::Reopened,
-            Verdict::Parked | Verdict::Reopened => {}
-            Verdict::Retry(not_before) => entry.item.not_before = not_before,
-            Verdict::Blocked => entry.state = State::Blocked,
+            Verdict::Later(item) => state.put(item),
+            other => drop(state.change(seq, |entry| entry.end(other))),
         }
-        if state.entries.is_empty() && !state.more {
+        if state.len() == 0 && !state.more {
             self.domains.remove(domain);
         }
     }
 
     /// Bytes of a step were sent ahead of its turn, or could not be.
     pub fn finish_ahead(&mut self, domain: &str, seq: Seq) {
-        if let Some(entry) = self.domains.get_mut(domain).and_then(|domain| domain.entry(seq)) {
-            entry.sent = Sent::Over;
+        if let Some(domain) = self.domains.get_mut(domain) {
+            domain.change(seq, |entry| entry.sent = Sent::Over);
         }
     }
 
@@ -395,14 +392,13 @@ impl Queue {
     pub fn hurry(&mut self, domain: &str, seq: Seq) {
         self.settle_no_more(domain, seq);
         let Some(domain) = self.domains.get_mut(domain) else { return };
-        domain.entries.iter_mut().take_while(|entry| entry.item.seq <= seq).for_each(Entry::try_again);
+        domain.try_again_to(seq);
     }
 
     /// This failed step is tried again at once.
     pub fn retry(&mut self, domain: &str, seq: Seq) {
-        let Some(domain) = self.domains.get_mut(domain) else { return };
-        if let Some(at) = domain.find(seq) {
-            domain.entries[at].try_again();
+        if let Some(domain) = self.domains.get_mut(domain) {
+            domain.change(seq, Entry::try_again);
         }
     }
 
@@ -417,7 +413,7 @@ impl Queue {
     #[must_use]
     pub fn blocked(&self) -> Vec<(String, Seq)> {
         let of_domain = |(name, domain): (&String, &Domain)| {
-            let blocked = domain.entries.iter().filter(|entry| entry.state == State::Blocked);
+            let blocked = domain.entries().filter(|entry| entry.state == State::Blocked);
             blocked.map(|entry| (name.clone(), entry.item.seq)).collect::<Vec<_>>()
         };
         self.domains.iter().flat_map(of_domain).collect()
@@ -425,11 +421,9 @@ impl Queue {
 
     /// What blocked this step is gone: it is tried again.
     pub fn unblock(&mut self, domain: &str, seq: Seq) {
-        let Some(domain) = self.domains.get_mut(domain) else { return };
-        let Some(at) = domain.find(seq).filter(|at| domain.entries[*at].state == State::Blocked) else {
-            return;
-        };
-        domain.entries[at].try_again();
+        if self.is_blocked(domain, seq) {
+            self.retry(domain, seq);
+        }
     }
 
     /// Whether nothing of `domain` up to `seq` is left; true only after a complete scan.
@@ -438,7 +432,8 @@ impl Queue {
         match self.domains.get(domain) {
             None => self.overflow.is_none_or(|first| first > seq),
             Some(domain) => {
-                domain.first().is_none_or(|first| first > seq) && !(domain.more && domain.held_to < seq)
+                domain.first().is_none_or(|first| first.item.seq > seq)
+                    && !(domain.more && domain.held_to < seq)
             }
         }
     }
@@ -454,14 +449,14 @@ impl Queue {
     pub fn is_left(&self, domain: &str, seq: Seq) -> bool {
         match self.domains.get(domain) {
             None => self.overflow.is_some_and(|first| first <= seq),
-            Some(domain) => domain.find(seq).is_some() || (domain.more && domain.held_to < seq),
+            Some(domain) => domain.entry(seq).is_some() || (domain.more && domain.held_to < seq),
         }
     }
 
     /// Whether this very step is refused for good.
     #[must_use]
     pub fn is_blocked(&self, domain: &str, seq: Seq) -> bool {
-        let state = |domain: &Domain| domain.find(seq).map(|at| domain.entries[at].state);
+        let state = |domain: &Domain| domain.entry(seq).map(|entry| entry.state);
         self.domains.get(domain).and_then(state) == Some(State::Blocked)
     }
 
@@ -474,7 +469,7 @@ impl Queue {
     /// Steps in memory, those running included; more may be in the catalog.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.domains.values().map(|domain| domain.entries.len()).sum()
+        self.domains.values().map(Domain::len).sum()
     }
 
     /// Jobs started and not ended.
@@ -486,15 +481,15 @@ impl Queue {
     /// When the oldest step in memory was queued. The first of a domain is its oldest.
     #[must_use]
     pub fn oldest(&self) -> Option<Timestamp> {
-        let firsts = self.domains.values().filter_map(|domain| domain.entries.front());
+        let firsts = self.domains.values().filter_map(Domain::first);
         firsts.map(|entry| entry.item.queued_at).min()
     }
 }
 
 /// The first `room` of them.
-fn oldest(mut steps: Vec<(Seq, &String, usize)>, room: usize) -> Vec<(String, usize)> {
-    steps.sort_unstable_by_key(|(seq, ..)| *seq);
-    steps.into_iter().take(room).map(|(_, name, at)| (name.clone(), at)).collect()
+fn oldest(mut steps: Vec<(Seq, &str)>, room: usize) -> Vec<(Seq, String)> {
+    steps.sort_unstable_by_key(|(seq, _)| *seq);
+    steps.into_iter().take(room).map(|(seq, name)| (seq, name.to_owned())).collect()
 }
 
 /// Until when a step waits for renames, rewrites and deletes.
