@@ -3,7 +3,7 @@
 use crate::bare::Bare;
 use crate::harness::{Bound, Effort, Outcome, Subject, measure, quantile, seconds};
 use crate::rows::{MIB, peak_memory};
-use crate::support::blob_server::{BlobServer, Operation};
+use crate::support::blob_server::{BlobServer, Effect, Operation, When};
 use crate::support::{Mode, Mount, Tiers};
 use crate::work;
 use std::cell::RefCell;
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const WRITERS: usize = 8;
 const SMALL_FILES: usize = 10_000;
 const SMALL: usize = 4 << 10;
+/// How long a near and a far service take to answer: those of the rows of cold reads.
+const LATENCIES: [Duration; 2] = [Duration::from_millis(3), Duration::from_millis(30)];
 const SETTLE: Duration = Duration::from_secs(2);
 /// What the daemon of the burst may use, in MiB.
 const MEMORY: u64 = 256;
@@ -98,12 +100,13 @@ pub fn checkpoint(effort: Effort) -> Vec<Outcome> {
 
 pub fn small_files(effort: Effort) -> Vec<Outcome> {
     let count = effort.count(SMALL_FILES);
-    let orders = ["none", "barrier"];
-    orders.iter().map(|order| small_files_in(effort, count, order)).collect()
+    let cases = ["none", "barrier"].into_iter().flat_map(|order| LATENCIES.map(|latency| (order, latency)));
+    cases.map(|(order, latency)| small_files_in(effort, count, order, latency)).collect()
 }
 
-fn small_files_in(effort: Effort, count: usize, order: &str) -> Outcome {
+fn small_files_in(effort: Effort, count: usize, order: &str, latency: Duration) -> Outcome {
     let (tiers, server) = (Tiers::with_directories(), BlobServer::start());
+    server.fault(When::any(), Effect::Latency(latency));
     let bare = Bare::of(&server);
     let mount = Mount::of(&tiers)
         .default_revalidate()
@@ -130,7 +133,8 @@ fn small_files_in(effort: Effort, count: usize, order: &str) -> Outcome {
     let subjects: Vec<Subject<'_>> =
         vec![("bare client", Box::new(|| seconds(|| bare.put(count, SMALL)))), ("tierfs", Box::new(through))];
     let measured = measure(effort, subjects);
-    let what = format!("10,000 files of 4 KiB durable in Blob, order = \"{order}\"");
+    let latency = latency.as_millis();
+    let what = format!("10,000 files of 4 KiB durable in Blob at {latency} ms, order = \"{order}\"");
     measured.ratio("8s", &what, "tierfs", "bare client", 0.50)
 }
 
