@@ -102,6 +102,7 @@ impl Ended {
 /// Does the step of `item`.
 pub(crate) async fn run(context: Arc<Context>, item: Item) -> Ended {
     let ended = run_step(&context, &item).await;
+    tracing::trace!(seq = item.seq.0, domain = %item.domain, verdict = ?ended.verdict, "a step was looked at");
     if ended.verdict == Verdict::Done {
         ahead::forget(&context, item.seq);
     }
