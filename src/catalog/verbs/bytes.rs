@@ -131,12 +131,14 @@ impl Catalog {
                 return Ok(None);
             };
             let preserved = tx.preserved_step(ino, before)?.is_some() && tx.preserved(ino, before)?.is_some();
-            if before.0 == 0 || !(preserved || tx.holds(ino, before)?) {
+            let is_at_home = tx.holds(ino, before)?;
+            if before.0 == 0 || !(preserved || is_at_home) {
                 return Ok(None);
             }
             tx.delete_replica(row.place, &row.name)?;
             inode.generation = before;
-            inode.state = if preserved { WriteState::Closed } else { WriteState::Clean };
+            // Its commit may have come through before its step had an end.
+            inode.state = if is_at_home { WriteState::Clean } else { WriteState::Closed };
             if preserved {
                 tx.restore_step(ino, before)?;
             }

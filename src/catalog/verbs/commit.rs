@@ -3,7 +3,7 @@
 use super::import::Look;
 use super::{Catalog, is_partial};
 use crate::catalog::tables::{ReplicaRow, Tx};
-use crate::catalog::{Defaults, Observed, PlaceId, Replica, Standing, WriteState, Writers};
+use crate::catalog::{Defaults, Inode, Observed, PlaceId, Replica, Standing, WriteState, Writers};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Entry, NativeId};
 use crate::types::{Generation, Ino, TierId, Timestamp, Version, name_is_valid};
@@ -70,15 +70,22 @@ impl Catalog {
             row.linked = native.is_some_and(|native| native.nlink > 1);
             tx.put_replica(&row)?;
             let newest = generation == inode.generation;
-            if newest && inode.state == WriteState::Closed {
-                inode.state = WriteState::Clean;
-                if tx.staged(&inode, |row| is_partial(&row.name))?.is_some() {
-                    // Its stage file had holes that home has not.
-                    inode.attr.blocks = inode.attr.size.div_ceil(512);
-                }
-                tx.update_inode(&inode)?;
+            if newest {
+                tx.is_at_home(&mut inode)?;
             }
             Ok(newest)
+        })
+    }
+
+    /// A home turned out to have this generation of `ino`: if it is the newest, and `Closed`, it is `Clean`. FULL.
+    pub fn found_at_home(&self, ino: Ino, generation: Generation) -> Result<()> {
+        self.engine.durable(|tx| {
+            let mut inode = tx.inode(ino)?;
+            if generation == inode.generation && tx.holds(ino, generation)? {
+                tx.is_at_home(&mut inode)
+            } else {
+                Ok(())
+            }
         })
     }
 
@@ -233,6 +240,19 @@ impl Catalog {
 }
 
 impl Tx<'_> {
+    /// A home has the newest generation, which was closed.
+    fn is_at_home(&self, inode: &mut Inode) -> Result<()> {
+        if inode.state != WriteState::Closed {
+            return Ok(());
+        }
+        inode.state = WriteState::Clean;
+        if self.staged(inode, |row| is_partial(&row.name))?.is_some() {
+            // Its stage file had holes that home has not.
+            inode.attr.blocks = inode.attr.size.div_ceil(512);
+        }
+        self.update_inode(inode)
+    }
+
     /// Whether the bytes at `row` are needed by nobody.
     fn is_spare(&self, row: &ReplicaRow) -> Result<()> {
         let Some(inode) = self.find_inode(Ino(row.ino))? else { return Ok(()) };

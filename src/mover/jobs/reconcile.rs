@@ -182,6 +182,10 @@ async fn bring(context: &Arc<Context>, subject: &Subject, target: &mut Target, s
     relocate::make_way(context, subject.ino(), target, &step.domain).await?;
     let inode = &subject.inode;
     if target.holds_content(inode) {
+        if inode.state == WriteState::Closed {
+            let (ino, generation) = (subject.ino(), inode.generation);
+            context.blocking(move |context| context.catalog.found_at_home(ino, generation)).await?;
+        }
         if !target.holds_attributes(inode) {
             attributes(context, subject, target).await?;
         }

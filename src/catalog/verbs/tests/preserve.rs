@@ -67,6 +67,24 @@ fn a_write_that_changed_nothing_gives_the_preserved_generation_its_step_back() {
     assert_eq!(bed.steps(), before);
 }
 
+/// The commit came through, and the open that preserved it changed nothing, before its step was told.
+#[test]
+fn a_write_open_that_wrote_nothing_leaves_no_step_for_what_is_at_home() {
+    let (bed, ino) = followed();
+    bed.catalog.begin_apart(ino, bed.scratch).unwrap().unwrap();
+    let place = bed.root(bed.blob);
+    bed.catalog.begin_commit(ino, place, b"f", "w").unwrap();
+    let newest = bed.catalog.commit_if(ino, Generation(1), 1, place, b"f", &version(1), None).unwrap();
+    assert!(!newest);
+    bed.catalog.revert_write(ino).unwrap().unwrap();
+    let inode = bed.catalog.inode(ino).unwrap();
+    assert_eq!((inode.generation, inode.state), (Generation(1), WriteState::Clean));
+    let step = bed.steps().into_iter().find(|step| step.what == StepKind::Reconcile(ino)).unwrap();
+    bed.catalog.finish_step(step.seq).unwrap();
+    assert!(bed.steps().iter().all(|left| left.seq != step.seq));
+    assert!(bed.catalog.check().unwrap().is_empty());
+}
+
 #[test]
 fn a_rename_meanwhile_gives_it_a_new_place() {
     let (bed, ino) = followed();
