@@ -16,7 +16,7 @@ pub(crate) mod relocate;
 mod replaced;
 pub(crate) mod subject;
 pub(crate) mod tidy;
-mod upload;
+pub(super) mod upload;
 
 pub(crate) use brief::{brief, is_held};
 pub(crate) use commit::{resident, resolve};

@@ -16,6 +16,7 @@ use crate::catalog::{Content, Inode, NativeMove, RenamePlan, Replica, WriteState
 use crate::data::lease;
 use crate::error::{Error, Kind, Result, found};
 use crate::mover::context::Context;
+use crate::mover::jobs::upload::note_size;
 use crate::mover::jobs::{self, Halt, resident};
 use crate::mover::status::Counters;
 use crate::tier::{Access, RenameMode, Resident};
@@ -141,6 +142,10 @@ fn dirty_file(context: &Context, inode: &Inode, recovered: &mut Recovered) -> Re
             if size == 0 {
                 remove(context, &staged);
             }
+            return Ok(());
+        }
+        Stage::Holds(size) if inode.state == WriteState::Closed => {
+            note_size(context, inode, size)?;
             return Ok(());
         }
         found => found == Stage::Missing,

@@ -358,8 +358,8 @@ fn is_native(context: &Context, ino: Ino, target: &Target) -> Flow<()> {
     if named && native == Some(target.place.id) { Ok(()) } else { Err(Halt::Again) }
 }
 
-/// A mapping may have outlived the last close: what was sealed is the truth, and stat must say so.
-fn note_size(context: &Context, inode: &Inode, size: u64) -> Result<()> {
+/// A mapping may have outlived the last close, and a power loss a cut: what is on the stage is the truth, and stat must say so.
+pub(crate) fn note_size(context: &Context, inode: &Inode, size: u64) -> Result<()> {
     if inode.attr.size == size {
         return Ok(());
     }

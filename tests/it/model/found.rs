@@ -219,3 +219,15 @@ fn what_was_written_as_the_power_went_comes_home_once_it_is_closed() {
     let cool = Cool(u8::MAX, Trouble::Fails);
     tell_with_cold(&[(cool, Go), (OpenEmpty(0, "h/b"), Go), (Chmod("s/a", 416), Go), (LosePower(242), Look)]);
 }
+
+#[test]
+fn a_file_is_as_long_after_a_power_loss_as_its_bytes_are() {
+    for chance in 0..6 {
+        tell(&[
+            (OpenEmpty(2, "h/a/a"), Go),
+            (Flush, Go),
+            (Rename("k/b", "h/a/a", Exchange), Go),
+            (LosePower(chance), Look),
+        ]);
+    }
+}
