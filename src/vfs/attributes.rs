@@ -2,8 +2,9 @@
 
 use super::handle::FileHandle;
 use super::io::without_set_id;
+use super::open_file::OpenFile;
 use super::{Caller, Vfs};
-use crate::catalog::Inode;
+use crate::catalog::{Content, Inode};
 use crate::error::{Error, Kind, Result};
 use crate::tier::{Patience, Resident, Tier, Usage};
 use crate::types::{Attr, AttrChange, FileKind, Ids, Ino, Key, TierId, TimeChange, Timestamp, Whereabouts};
@@ -151,7 +152,19 @@ impl Vfs {
         let handle = self.handles.file(handle)?;
         let open = handle.node.file.lock().open.clone();
         let open = open.ok_or(Kind::Os(libc::EBADF))?;
+        if open.is_staged() {
+            self.will_be_shorter(handle.node.ino, &open, size)?;
+        }
         open.writable()?.set_len(size)
+    }
+
+    /// A staged file that is shorter than its row says was cut by a power loss, and is given up.
+    fn will_be_shorter(&self, ino: Ino, open: &OpenFile, size: u64) -> Result<()> {
+        if self.catalog().inode(ino)?.attr.size > size {
+            self.catalog().resize(ino, Content { size, ..open.content()? })?;
+            self.catalog().sync()?;
+        }
+        Ok(())
     }
 
     /// How full the tiers behind `ino` are: at the root all distinct file systems together, below it

@@ -231,3 +231,10 @@ fn a_file_is_as_long_after_a_power_loss_as_its_bytes_are() {
         ]);
     }
 }
+
+#[test]
+fn what_a_cut_left_outlasts_a_power_loss() {
+    for chance in 0..6 {
+        tell(&[(Open(1, "k/b"), Go), (Cut(1, 2), Go), (WriteBack, Go), (LosePower(chance), Look)]);
+    }
+}
