@@ -69,6 +69,7 @@ impl Catalog {
             row.native_ino = native.map_or(0, |native| native.ino);
             row.linked = native.is_some_and(|native| native.nlink > 1);
             tx.put_replica(&row)?;
+            tx.share_commit(&row)?;
             let newest = generation == inode.generation;
             if newest {
                 tx.is_at_home(&mut inode)?;
@@ -251,6 +252,21 @@ impl Tx<'_> {
             inode.attr.blocks = inode.attr.size.div_ceil(512);
         }
         self.update_inode(inode)
+    }
+
+    /// All native names of one file are in the version that one of them was brought to.
+    fn share_commit(&self, row: &ReplicaRow) -> Result<()> {
+        if !row.linked || row.native_ino == 0 {
+            return Ok(());
+        }
+        let tier = self.place_row(row.place)?.tier;
+        for other in self.linked_replicas(tier, row.native_ino)? {
+            if other.ino == row.ino && other.write_id.is_none() {
+                let (place, name) = (other.place, other.name);
+                self.put_replica(&ReplicaRow { place, name, ..row.clone() })?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether the bytes at `row` are needed by nobody.

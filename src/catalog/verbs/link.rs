@@ -1,11 +1,11 @@
 //! One more name for a file.
 
 use super::Catalog;
-use crate::catalog::Inode;
 use crate::catalog::engine::Basis;
-use crate::catalog::tables::{Order, Tx, Why};
+use crate::catalog::tables::{Order, ReplicaRow, Tx, Why};
+use crate::catalog::{Inode, Replica};
 use crate::error::{Error, Kind, Result};
-use crate::types::{FileKind, Ino, TierId, Timestamp, name_is_valid};
+use crate::types::{FileKind, Ino, TierId, Timestamp, Version, name_is_valid};
 
 impl Catalog {
     /// Gives `ino` one more name. `native`: the tier on which the link was already made natively (a replica row is added there);
@@ -46,6 +46,32 @@ impl Catalog {
                 tx.queue_reconcile(ino, domain, Why::Names, Order::Keep)?;
             }
             Ok(inode)
+        })
+    }
+
+    /// The names on `tier` of one native file that has several.
+    pub fn linked(&self, tier: TierId, native_ino: u64) -> Result<Vec<Replica>> {
+        self.engine.read(|tx| {
+            let rows = tx.linked_replicas(tier.0, native_ino)?;
+            rows.into_iter().map(|row| tx.to_replica(row)).collect()
+        })
+    }
+
+    /// A name of a native file went, and nothing else happened to it: what was in version `before` is in version `after`.
+    pub fn lost_a_link(
+        &self,
+        tier: TierId,
+        native_ino: u64,
+        before: &Version,
+        after: &Version,
+    ) -> Result<()> {
+        self.engine.write(|tx| {
+            for row in tx.linked_replicas(tier.0, native_ino)? {
+                if row.version.as_deref() == Some(&before.0[..]) {
+                    tx.put_replica(&ReplicaRow { version: Some(after.0.to_vec()), ..row })?;
+                }
+            }
+            Ok(())
         })
     }
 }

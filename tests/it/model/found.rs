@@ -238,3 +238,13 @@ fn what_a_cut_left_outlasts_a_power_loss() {
         tell(&[(Open(1, "k/b"), Go), (Cut(1, 2), Go), (WriteBack, Go), (LosePower(chance), Look)]);
     }
 }
+
+#[test]
+fn names_that_share_a_native_file_come_to_rest_beside_one_elsewhere() {
+    tell(&[(Link("s/b", "k/a/b"), Go), (Link("s/b", "s/a/b"), Go)]);
+}
+
+#[test]
+fn a_file_whose_names_have_homes_of_their_own_is_written_to_each() {
+    tell(&[(Link("h/a/a", "s/a/b"), Go), (Wait, Go), (Truncate("h/a/a", 0), Go)]);
+}
