@@ -2,13 +2,14 @@
 
 use super::handle::{FileHandle, Handle};
 use super::node::{FileState, Node};
-use super::open_file::{Bytes, OpenFile, OpenFileId};
+use super::open_file::{Bytes, OpenFile, OpenFileId, content_of};
 use super::write_open::{Begun, truncate_if};
 use super::{Caller, IoMode, Pending, Vfs, Wait};
 use crate::catalog::{Content, Inode, Replica, WriteState};
 use crate::data::{Fill, FillStart, Identity, Reader, Source};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::Rule;
+use crate::tier::Access;
 use crate::types::{FileKind, Generation, Ino, Key, TierId};
 use std::fs::File;
 use std::sync::Arc;
@@ -594,8 +595,18 @@ impl Vfs {
                 self.remove_staged(&replica)?;
                 self.tell_attributes(ino)
             }
-            None => Ok(()),
+            None => self.close_unchanged(ino),
         }
+    }
+
+    /// What it was before is nowhere any more: the staged bytes are the file.
+    fn close_unchanged(&self, ino: Ino) -> Result<()> {
+        let inode = self.catalog().inode(ino)?;
+        let staged = self.newest(&inode)?.into_iter().find(|replica| replica.staged);
+        let Some(staged) = staged.filter(|_| inode.state == WriteState::Writing) else { return Ok(()) };
+        let file = self.stage(staged.tier)?.open(&staged.name, Access::Read)?;
+        self.close_row(ino, content_of(&file)?)?;
+        self.catalog().released(ino)
     }
 }
 

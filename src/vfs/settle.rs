@@ -127,7 +127,7 @@ impl Vfs {
         self.catalog().released(ino)
     }
 
-    fn close_row(&self, ino: Ino, content: Content) -> Result<()> {
+    pub(super) fn close_row(&self, ino: Ino, content: Content) -> Result<()> {
         let path = self.some_path(ino)?;
         let seq = self.catalog().close(ino, content, &self.domain(&path, self.ids(ino)?))?;
         self.describe_closed(ino, &path, seq);

@@ -98,12 +98,14 @@ async fn evacuate(context: &Arc<Context>, other: Ino, row: &Replica, domain: &st
         // A marker: its directory's own step makes one where it belongs.
         return Ok(());
     }
+    // What is only open may be taken back, or go with the power: it stands for nothing.
+    let is_open = matches!(inode.state, WriteState::Writing | WriteState::ClosedOpen);
     let others = context.catalog.replicas(other)?;
     let elsewhere = others.iter().any(|replica| {
         (replica.place, &replica.name) != (row.place, &row.name)
             && replica.generation >= row.generation
             && replica.write_id.is_none()
-            && (replica.staged || replica.version.is_some())
+            && ((replica.staged && !is_open) || replica.version.is_some())
             && !replica.is_partial()
     });
     if elsewhere {

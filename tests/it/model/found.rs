@@ -248,3 +248,8 @@ fn names_that_share_a_native_file_come_to_rest_beside_one_elsewhere() {
 fn a_file_whose_names_have_homes_of_their_own_is_written_to_each() {
     tell(&[(Link("h/a/a", "s/a/b"), Go), (Wait, Go), (Truncate("h/a/a", 0), Go)]);
 }
+
+#[test]
+fn what_is_only_open_keeps_what_it_was_when_another_takes_its_name() {
+    tell(&[(Open(1, "k/b"), Go), (Rename("h/a/a", "k/b", Exchange), Go), (Nudge(68), Go)]);
+}
