@@ -256,9 +256,8 @@ impl Vfs {
             let stays = source.attr.kind == FileKind::Directory
                 || self.rule(&to.path, source.whereabouts()).home == tier;
             let target = if stays { self.native_target(to, tier)? } else { None };
-            let is_file = source.attr.kind == FileKind::Regular;
             let target = match target {
-                Some(_) if is_file && self.must_wait(to, tier, replaced)? => None,
+                Some(_) if self.must_wait(to, tier, source, replaced)? => None,
                 target => target,
             };
             moves.extend(match target {
@@ -338,15 +337,30 @@ impl Vfs {
         }
     }
 
-    /// Whether a file goes by the stage and the mover, because the mover is about to put another file under the native key, which would
-    /// replace it, or because the only copy of a file with other names lies there.
-    fn must_wait(&self, to: &End<'_>, tier: TierId, replaced: Option<&Inode>) -> Result<bool> {
+    /// Whether a file goes by the stage and the mover, and a directory stays where it is until the mover comes: what lies under the native
+    /// key has yet to leave it, or must not be replaced.
+    fn must_wait(
+        &self,
+        to: &End<'_>,
+        tier: TierId,
+        source: &Inode,
+        replaced: Option<&Inode>,
+    ) -> Result<bool> {
         let Some(place) = self.catalog().native_place(to.parent, tier)? else { return Ok(false) };
-        let Some(row) = self.catalog().replica_at(place.id, to.name)? else { return Ok(false) };
-        if row.write_id.is_some() {
+        let key = place.key.join(to.name)?;
+        let there = self.catalog().places_in(place.id)?.into_iter().find(|there| there.key == key);
+        let owner = there.and_then(|there| there.ino);
+        if owner.is_some() && owner != replaced.map(|replaced| replaced.attr.ino) {
             return Ok(true);
         }
-        replaced.map_or(Ok(false), |replaced| self.is_only_copy(replaced, &row))
+        let Some(row) = self.catalog().replica_at(place.id, to.name)? else { return Ok(false) };
+        match source.attr.kind {
+            FileKind::Directory => Ok(row.version.is_some() || row.write_id.is_some()),
+            // The mover is about to put another file there.
+            FileKind::Regular if row.write_id.is_some() => Ok(true),
+            FileKind::Regular => replaced.map_or(Ok(false), |replaced| self.is_only_copy(replaced, &row)),
+            _ => Ok(false),
+        }
     }
 
     fn move_to_stage(&self, tier: TierId, key: Key, inode: &Inode) -> Result<Option<NativeMove>> {

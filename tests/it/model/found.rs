@@ -253,3 +253,21 @@ fn a_file_whose_names_have_homes_of_their_own_is_written_to_each() {
 fn what_is_only_open_keeps_what_it_was_when_another_takes_its_name() {
     tell(&[(Open(1, "k/b"), Go), (Rename("h/a/a", "k/b", Exchange), Go), (Nudge(68), Go)]);
 }
+
+#[test]
+fn a_rename_to_a_name_waits_for_what_has_yet_to_leave_its_key() {
+    let leaves = (Rename("s/a", "k/b", Exchange), Go);
+    tell(&[leaves, (Rename("s/b", "s/a", Replace), Go)]);
+    tell(&[
+        (Mkdir("s/c"), Go),
+        leaves,
+        (Rename("s/a", "h/a/b", Replace), Go),
+        (Rename("s/c", "s/a", Replace), Go),
+    ]);
+    tell(&[
+        (Mkdir("s/c"), Go),
+        (Rename("k/b", "s/b", Replace), Go),
+        (Rename("s/b", "h/c", Replace), Go),
+        (Rename("s/c", "s/b", Replace), Go),
+    ]);
+}
