@@ -6,7 +6,7 @@ use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::{Role, Subject};
 use crate::tier::{Cursor, Entry, Object, Page, Patience, Resident, Tier};
-use crate::types::{FileKind, Ino, Invalidation, Key, TierId, Timestamp};
+use crate::types::{FileKind, Ino, Invalidation, Key, Timestamp};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -195,8 +195,8 @@ impl Vfs {
         let entry = object.map(|object| Entry { name: name.to_vec(), object });
         let found = entry
             .iter()
-            .map(|entry| Found { entry, standing: self.standing(place.tier, path, &entry.object) })
-            .collect();
+            .map(|entry| Ok(Found { entry, standing: self.standing(place, path, &entry.object)? }))
+            .collect::<Result<_>>()?;
         self.catalog().observe(&self.observation(place, began, found, Scope::Name(name)))
     }
 
@@ -219,15 +219,17 @@ impl Vfs {
         }
     }
 
-    fn standing(&self, tier: TierId, path: &Key, object: &Object) -> Standing {
+    fn standing(&self, place: &Place, path: &Key, object: &Object) -> Result<Standing> {
         let rules = self.rules();
         let subject = Subject::new(path, self.parts.defaults.ids_of(object));
-        match rules.role(object.kind, subject, tier) {
+        Ok(match rules.role(object.kind, subject, place.tier) {
             Role::Home => Standing::Home,
             Role::Cold => Standing::Cold,
             Role::Former => Standing::Elsewhere,
+            // Under a prefix that its directory has left by a rename it belongs to that directory all the same.
+            Role::None if self.catalog().is_left(place)? => Standing::Elsewhere,
             Role::None => Standing::Foreign,
-        }
+        })
     }
 
     /// Brings all names of `dir` up to date.
@@ -252,8 +254,10 @@ impl Vfs {
             };
             match result {
                 Err(error) if error.kind() == Kind::WouldBlock => return Err(error),
-                // A directory that another mount removed, or that exists on another tier only.
-                Err(error) if error.kind() == Kind::NotFound => self.note_hidden(place, 0),
+                // A directory that another mount removed, or that exists on another tier only: a file it was exchanged with may lie there still.
+                Err(error) if matches!(error.kind(), Kind::NotFound | Kind::NotDirectory) => {
+                    self.note_hidden(place, 0);
+                }
                 Err(error) if place.listed => {
                     tracing::warn!(%path, %error, "a tier could not be listed; showing what is known");
                 }
@@ -330,7 +334,7 @@ impl Vfs {
         let mut found = Vec::with_capacity(page.entries.len());
         for entry in &page.entries {
             let path = parent.join(&entry.name)?;
-            found.push(Found { entry, standing: self.standing(place.tier, &path, &entry.object) });
+            found.push(Found { entry, standing: self.standing(place, &path, &entry.object)? });
             seen.insert(entry.name.clone());
         }
         let still = self.native_names.stand(place.tier);

@@ -45,6 +45,12 @@ impl Catalog {
         })
     }
 
+    /// Whether the directory that owns `place` has another name by now, and what lies there has not followed it yet.
+    pub fn is_left(&self, place: &Place) -> Result<bool> {
+        let Some(dir) = place.ino else { return Ok(false) };
+        Ok(self.native_place(dir, place.tier)?.is_none_or(|native| native.id != place.id))
+    }
+
     /// Places directly inside `place`, whoever owns them.
     pub fn places_in(&self, place: PlaceId) -> Result<Vec<Place>> {
         self.engine.read(|tx| tx.child_places(place.0)?.iter().map(|row| tx.to_place(row.id)).collect())

@@ -74,9 +74,7 @@ pub(crate) fn standing(context: &Context, place: &Place, entry: &Entry) -> Resul
         Role::Former => return Ok(Standing::Elsewhere),
         Role::None => {}
     }
-    let native = context.catalog.native_place(dir, place.tier)?;
-    let moved = native.is_none_or(|native| native.id != place.id);
-    Ok(if moved { Standing::Elsewhere } else { Standing::Foreign })
+    Ok(if context.catalog.is_left(place)? { Standing::Elsewhere } else { Standing::Foreign })
 }
 
 /// `object` is in the way of `inode` at its home: both are kept, ours under a conflict name.

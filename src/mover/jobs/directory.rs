@@ -35,7 +35,7 @@ pub(crate) async fn reconcile(context: &Arc<Context>, subject: &Subject, step: &
         return settle(context, subject.ino(), domain).await;
     }
     settle_marker(context, subject.ino(), domain).await?;
-    let mut stack = vec![open(context, subject.ino()).await?];
+    let mut stack = vec![open(context, subject.ino(), step).await?];
     // Directories that can't be left yet.
     let mut kept = HashSet::new();
     while let Some(frame) = stack.last_mut() {
@@ -56,7 +56,7 @@ pub(crate) async fn reconcile(context: &Arc<Context>, subject: &Subject, step: &
         frame.after = last.cookie;
         if let Some((resume, child)) = page_of_children(context, page, step, frame, &kept).await? {
             frame.after = resume;
-            stack.push(open(context, child).await?);
+            stack.push(open(context, child, step).await?);
         }
     }
     if kept.is_empty() { Ok(()) } else { Err(Halt::Open) }
@@ -89,7 +89,8 @@ async fn page_of_children(
         } else if kept.contains(&ino) {
             // It was looked at a moment ago.
         } else if strays(context, ino)?.is_empty() {
-            tidy::leftovers(context, ino, domain).await?;
+            // It may have nothing where it was but its marker, and is to be made where it is now.
+            settle(context, ino, domain).await?;
         } else {
             settle_marker(context, ino, domain).await?;
             // Another name may have the same cookie: what is done already is cheap to look at again.
@@ -99,9 +100,10 @@ async fn page_of_children(
     Ok(None)
 }
 
-/// Begins with a directory: names that nobody has listed yet are imported, so that they come along.
-async fn open(context: &Arc<Context>, dir: Ino) -> Flow<Frame> {
-    for place in strays(context, dir)?.iter().filter(|place| !place.listed) {
+/// Begins with a directory: names that nobody has listed yet, or that others made since, are imported, so that they come along.
+async fn open(context: &Arc<Context>, dir: Ino, step: &Step) -> Flow<Frame> {
+    let is_first_try = step.attempts == 0;
+    for place in strays(context, dir)?.iter().filter(|place| is_first_try || !place.listed) {
         prefix::import(context, place).await?;
     }
     Ok(Frame { dir, after: 0, stays: Stays::Nothing })
@@ -164,7 +166,11 @@ pub(crate) async fn settle(context: &Arc<Context>, dir: Ino, domain: &str) -> Fl
         if tier.resident().is_some() {
             delete_doomed(context, &place).await?;
             let left = place.clone();
-            context.blocking(move |context| leave(context, tier.as_ref(), &left)).await?;
+            let gone = context.blocking(move |context| leave(context, tier.as_ref(), &left)).await;
+            if gone.as_ref().is_err_and(|error| error.kind() == Kind::Busy) {
+                prefix::import(context, &place).await?;
+            }
+            gone?;
         }
         // Keys in it on other tiers that were deleted meanwhile wait for their own steps.
         context.catalog.give_up_place(place.id)?;
@@ -200,7 +206,7 @@ fn leave(context: &Context, tier: &dyn Tier, place: &Place) -> Result<()> {
 fn remove_empty(result: Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind() == Kind::NotFound => Ok(()),
-        // Made there by another program since it was listed: look again.
+        // Made there by another program since it was listed: it is imported, and follows.
         Err(error) if error.kind() == Kind::NotEmpty => {
             Err(Error::new(Kind::Busy, "a directory that was moved away has new entries").with_source(error))
         }
@@ -213,6 +219,9 @@ async fn settle_marker(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<(
     let Some(subject) = Subject::look(context, dir)? else { return Ok(()) };
     let Some(name) = subject.names.first() else { return Ok(()) };
     let mut target = name.target(context, domain).await?;
+    if target.tier.resident().is_some() {
+        clear_files(context, dir, &target, domain).await?;
+    }
     let lock = (target.place.tier, target.key.clone());
     let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
     relocate::make_way(context, dir, &mut target, domain).await?;
@@ -228,6 +237,18 @@ async fn settle_marker(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<(
         return reconcile::attributes(context, &subject, &target).await;
     }
     Ok(())
+}
+
+/// A file that had the name may lie there until its own step, which can be later in the order, takes it away.
+async fn clear_files(context: &Arc<Context>, dir: Ino, target: &Target, domain: &str) -> Flow<()> {
+    match target.row.as_ref().map(|row| row.ino) {
+        Some(Some(file)) if file != dir => {
+            let _turn = context.inodes.take(&file).map_err(|_busy| Halt::Again)?;
+            tidy::leftovers(context, file, domain).await
+        }
+        Some(None) => delete::delete_key(context, target.place.id, &target.name).await,
+        _ => Ok(()),
+    }
 }
 
 fn is_directory(resident: &dyn Resident, key: &Key) -> Result<()> {

@@ -34,14 +34,13 @@ pub(crate) async fn native(context: &Arc<Context>, dir: Ino, tier: TierId, domai
 async fn hand_over(context: &Arc<Context>, place: &Place, heir: Ino, domain: &str) -> Flow<()> {
     let Some(owner) = place.ino else { return Ok(()) };
     let _turn = context.inodes.take(&owner).map_err(|_busy| Halt::Again)?;
-    if !place.listed {
-        import(context, place).await?;
-    }
+    // What others have put there since it was listed is its owner's too.
+    import(context, place).await?;
     context.catalog.hand_over_place(place.id, heir, domain)?;
     Ok(())
 }
 
-/// Takes in every name under a prefix that nobody has listed yet.
+/// Takes in every name under a prefix.
 pub(crate) async fn import(context: &Arc<Context>, place: &Place) -> Flow<()> {
     let tier = context.tier(place.tier)?;
     let mut from = None;

@@ -271,3 +271,29 @@ fn a_rename_to_a_name_waits_for_what_has_yet_to_leave_its_key() {
         (Rename("s/c", "s/b", Replace), Go),
     ]);
 }
+
+#[test]
+fn what_others_put_into_a_directory_that_was_exchanged_goes_along() {
+    tell(&[(OutsidePut("s/a/b", 6), Go), (Rename("h/b", "s/a", Exchange), Look)]);
+}
+
+#[test]
+fn an_empty_directory_is_made_where_the_one_above_it_went() {
+    tell(&[
+        (Rename("k/a/a", "h/b", Replace), Go),
+        (Mkdir("k/a/a"), Go),
+        (Wait, Go),
+        (Rename("s/a", "k/a", Exchange), Go),
+    ]);
+}
+
+#[test]
+fn a_directory_is_made_and_listed_where_a_replaced_file_still_lies() {
+    for steps in [0, 63] {
+        tell(&[
+            (Rename("k/b", "s/b", Replace), Go),
+            (Rename("s/a", "s/b", Exchange), Go),
+            (Nudge(steps), Look),
+        ]);
+    }
+}
