@@ -66,13 +66,8 @@ impl Vfs {
         };
         if row.is_doomed() && row.may_go(&object) {
             resident.unlink(&row.key)?;
+            self.catalog().lost_a_link(row.tier, &object, |key| resident.stat(key))?;
             self.catalog().deleted(place.id, name)?;
-            // One that has other names is in another version without this one.
-            for other in
-                object.native.map_or(Ok(Vec::new()), |native| self.catalog().linked(row.tier, native.ino))?
-            {
-                other.ino.into_iter().for_each(|ino| self.know_natives(ino));
-            }
             return Ok(true);
         }
         if row.is_doomed() {

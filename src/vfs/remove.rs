@@ -65,9 +65,14 @@ impl Vfs {
             if self.is_only_copy(inode, &replica)? {
                 continue;
             }
+            let before = if inode.attr.nlink > 1 { found(resident.stat(&replica.key))? } else { None };
             match resident.unlink(&replica.key) {
                 Err(error) if error.kind() != Kind::NotFound => return Err(error),
                 _ => gone.push(replica.tier),
+            }
+            if let Some(before) = before {
+                // Also where only an older content lies that is to be replaced.
+                self.catalog().lost_a_link(replica.tier, &before, |key| resident.stat(key))?;
             }
         }
         Ok(gone)

@@ -1,11 +1,12 @@
 //! One more name for a file.
 
 use super::Catalog;
+use crate::catalog::Inode;
 use crate::catalog::engine::Basis;
 use crate::catalog::tables::{Order, ReplicaRow, Tx, Why};
-use crate::catalog::{Inode, Replica};
-use crate::error::{Error, Kind, Result};
-use crate::types::{FileKind, Ino, TierId, Timestamp, Version, name_is_valid};
+use crate::error::{Error, Kind, Result, found};
+use crate::tier::Object;
+use crate::types::{FileKind, Ino, Key, TierId, Timestamp, name_is_valid};
 
 impl Catalog {
     /// Gives `ino` one more name. `native`: the tier on which the link was already made natively (a replica row is added there);
@@ -49,26 +50,34 @@ impl Catalog {
         })
     }
 
-    /// The names on `tier` of one native file that has several.
-    pub fn linked(&self, tier: TierId, native_ino: u64) -> Result<Vec<Replica>> {
-        self.engine.read(|tx| {
-            let rows = tx.linked_replicas(tier.0, native_ino)?;
-            rows.into_iter().map(|row| tx.to_replica(row)).collect()
-        })
-    }
-
-    /// A name of a native file went, and nothing else happened to it: what was in version `before` is in version `after`.
+    /// A native file on `tier` that had several names and looked as `before` has just lost one, and with it its version: what its other
+    /// names are in now, `stat` says. Unless something else has happened to it: that shows as a change by others.
     pub fn lost_a_link(
         &self,
         tier: TierId,
-        native_ino: u64,
-        before: &Version,
-        after: &Version,
+        before: &Object,
+        stat: impl Fn(&Key) -> Result<Object>,
     ) -> Result<()> {
+        let Some(native) = before.native.filter(|native| native.nlink > 1) else { return Ok(()) };
+        let others = self.engine.read(|tx| {
+            let rows = tx.linked_replicas(tier.0, native.ino)?;
+            rows.into_iter().map(|row| tx.to_replica(row)).collect::<Result<Vec<_>>>()
+        })?;
+        for other in others {
+            let Some(after) = found(stat(&other.key))? else { continue };
+            if after.native.is_some_and(|after| after.ino == native.ino) {
+                let is_same = (after.size, after.modified) == (before.size, before.modified);
+                return if is_same { self.renew(tier, native.ino, before, &after) } else { Ok(()) };
+            }
+        }
+        Ok(())
+    }
+
+    fn renew(&self, tier: TierId, native_ino: u64, before: &Object, after: &Object) -> Result<()> {
         self.engine.write(|tx| {
             for row in tx.linked_replicas(tier.0, native_ino)? {
-                if row.version.as_deref() == Some(&before.0[..]) {
-                    tx.put_replica(&ReplicaRow { version: Some(after.0.to_vec()), ..row })?;
+                if row.version.as_deref() == Some(&before.version.0[..]) {
+                    tx.put_replica(&ReplicaRow { version: Some(after.version.0.to_vec()), ..row })?;
                 }
             }
             Ok(())

@@ -77,7 +77,7 @@ fn delete_if_doomed(context: &Context, resident: &dyn Resident, row: &Replica) -
         Some(object) if !row.may_go(&object) && !is_ours(&object) => return Ok(true),
         Some(object) => {
             found(resident.unlink(&row.key))?;
-            tell_links(context, resident, row, &object)?;
+            context.catalog.lost_a_link(row.tier, &object, |key| resident.stat(key))?;
             Counters::add(&context.counters.deleted, 1);
         }
         None => {}
@@ -85,21 +85,6 @@ fn delete_if_doomed(context: &Context, resident: &dyn Resident, row: &Replica) -
     failpoint::pass("delete_sent");
     context.catalog.deleted(row.place, &row.name)?;
     Ok(false)
-}
-
-/// A native file that has other names is in another version without this one.
-fn tell_links(context: &Context, resident: &dyn Resident, row: &Replica, before: &Object) -> Result<()> {
-    let Some(native) = before.native.filter(|native| native.nlink > 1) else { return Ok(()) };
-    for other in context.catalog.linked(row.tier, native.ino)? {
-        let Some(after) = found(resident.stat(&other.key))? else { continue };
-        let is_same = after.native.is_some_and(|after| after.ino == native.ino)
-            && (after.size, after.modified) == (before.size, before.modified);
-        if is_same {
-            context.catalog.lost_a_link(row.tier, native.ino, &before.version, &after.version)?;
-            return Ok(());
-        }
-    }
-    Ok(())
 }
 
 /// Which version may be deleted: the one of the row, or, if a commit of ours may have come through after it, that one's.

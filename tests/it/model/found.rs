@@ -297,3 +297,10 @@ fn a_directory_is_made_and_listed_where_a_replaced_file_still_lies() {
         ]);
     }
 }
+
+#[test]
+fn a_file_that_loses_a_name_while_it_is_written_reaches_the_others() {
+    let story = [(Link("h/a/a", "s/a/b"), Go), (Open(2, "s/a/b"), Go), (Unlink("s/a/b"), Go)];
+    tell(&story);
+    tell(&[&story[..], &[(Write(2, 0, b'!'), Go), (Close(2), Go)]].concat());
+}

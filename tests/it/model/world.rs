@@ -35,6 +35,21 @@ impl Facts for NoFacts {
     }
 }
 
+/// As any real clock, it never tells the same moment twice.
+#[derive(Debug)]
+struct Running(ManualClock);
+
+impl Clock for Running {
+    fn wall(&self) -> Timestamp {
+        self.0.advance(Duration::from_nanos(1));
+        self.0.wall()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+}
+
 pub struct World {
     pub clock: ManualClock,
     pub calls: Calls,
@@ -166,7 +181,7 @@ impl World {
 
     fn start(&mut self) {
         let (reading, moving) = (reading(), moving());
-        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        let clock: Arc<dyn Clock> = Arc::new(Running(self.clock.clone()));
         let location = Location::Sqlite(self.catalog_path());
         let catalog = Arc::new(Catalog::open(&location, clock.clone()).expect("a catalog"));
         let id = |name: &str| catalog.register_tier(name, name).expect("a tier").id;
