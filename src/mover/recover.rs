@@ -137,7 +137,9 @@ fn dirty_file(context: &Context, inode: &Inode, recovered: &mut Recovered) -> Re
     let missing = match look(context, &staged)? {
         Stage::Holds(size) if is_cut(context, inode, &staged, size) || is_torn(context, &staged) => {
             recovered.lost += 1;
-            lose(context, &staged)?;
+            if !take_back_lost(context, inode)? {
+                lose(context, &staged)?;
+            }
             // What is left is no version of anything, but somebody's bytes: fsck offers them.
             if size == 0 {
                 remove(context, &staged);
@@ -187,6 +189,19 @@ fn is_torn(context: &Context, staged: &Replica) -> bool {
         tracing::error!(key = %staged.key, %error, "a partly staged file can't be looked at");
         false
     })
+}
+
+/// What a generation that no close finished began from may lie where no look at home finds it: under a key that its file has yet to leave.
+fn take_back_lost(context: &Context, inode: &Inode) -> Result<bool> {
+    let ino = inode.attr.ino;
+    if context.catalog.revert_write(ino)?.is_none() {
+        return Ok(false);
+    }
+    context.catalog.sync()?;
+    let path = context.catalog.path(ino)?.unwrap_or_default();
+    context.catalog.queue(ino, &context.domain(ino, &path)?)?;
+    tracing::error!(%path, "what was written last did not outlast a restart of the machine: it was never synced; the file is what it was before");
+    Ok(true)
 }
 
 fn lose(context: &Context, staged: &Replica) -> Result<()> {

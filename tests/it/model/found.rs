@@ -304,3 +304,16 @@ fn a_file_that_loses_a_name_while_it_is_written_reaches_the_others() {
     tell(&story);
     tell(&[&story[..], &[(Write(2, 0, b'!'), Go), (Close(2), Go)]].concat());
 }
+
+#[test]
+fn what_was_emptied_and_never_closed_is_after_a_power_loss_what_it_was() {
+    for chance in 0..6 {
+        tell(&[
+            (Rename("k/b", "h/a", Exchange), Go),
+            (OpenEmpty(0, "h/a"), Go),
+            (Mover(6, Trouble::IsSent), Go),
+            (LosePower(chance), Look),
+        ]);
+        tell(&[(OpenEmpty(0, "k/b"), Go), (WriteBack, Go), (LosePower(chance), Look)]);
+    }
+}

@@ -70,6 +70,9 @@ struct Stage {
     /// Files that a daemon left open for writing when it died: they are kept, and go home once they are closed again.
     abandoned: BTreeSet<FileId>,
     past: Past,
+    /// Files that were emptied as they were opened, and neither closed nor synced since: after a power loss they are that, or what they
+    /// were before.
+    emptied: BTreeSet<FileId>,
     /// Staged files whose rows a power loss may have taken: they are kept, for a person to look at.
     leftovers: BTreeSet<PathBuf>,
     /// Files that were linked on a tier that is not the home of their new name, before a power loss took the rows: nobody sees them.
@@ -89,6 +92,7 @@ impl Stage {
             held: BTreeMap::new(),
             abandoned: BTreeSet::new(),
             past: Past::default(),
+            emptied: BTreeSet::new(),
             leftovers: BTreeSet::new(),
             litter: BTreeSet::new(),
         };
@@ -169,12 +173,15 @@ impl Stage {
 
     fn write_back(&mut self) {
         self.world.write_back();
-        self.past.begin(&self.tree);
+        if self.emptied.is_empty() {
+            self.past.begin(&self.tree);
+        }
     }
 
     /// What was synced is there; of the rest whatever was there once, whole and under its name.
     fn lose_power(&mut self, chance: u8) {
         self.held.clear();
+        self.emptied.clear();
         // A native file that waits to be replaced by another would be taken for a new one of somebody else's, and kept beside that.
         let waits = |path: &str, bytes: &[u8]| {
             self.tree.file(path).is_some_and(|file| self.tree.at(file).bytes != bytes)
@@ -283,6 +290,7 @@ impl Stage {
         if flags & libc::O_TRUNC != 0 {
             self.tree.write(file).clear();
             self.past.cut(file);
+            self.emptied.insert(file);
         }
         self.held.insert(slot, Held { handle, file, writes: flags & libc::O_RDWR != 0 });
     }
@@ -319,12 +327,14 @@ impl Stage {
     fn close(&mut self, slot: Slot) {
         if let Some(held) = self.held.remove(&slot) {
             self.end_handle(held.handle);
+            self.emptied.remove(&held.file);
         }
     }
 
     fn fsync(&mut self, slot: Slot) {
         let Some((handle, file)) = self.writer(slot) else { return };
         self.world.vfs().fsync(handle).expect("an fsync");
+        self.emptied.remove(&file);
         self.past.synced(file);
     }
 
