@@ -95,7 +95,12 @@ async fn in_use(context: &Arc<Context>, subject: &Subject, stray: &Replica) -> F
     let key = stray.key.clone();
     let look = move |_: &Context| {
         let resident = resident(tier.as_ref())?;
-        let Some(file) = found(resident.open(&key, Access::Read))? else { return Ok((false, None)) };
+        let file = match found(resident.open(&key, Access::Read)) {
+            // A directory was made where the file was.
+            Err(error) if error.kind() == Kind::IsDirectory => None,
+            file => file?,
+        };
+        let Some(file) = file else { return Ok((false, None)) };
         Ok((has_writers(&file)?, Some(resident.stat_open(&file)?.version)))
     };
     let (written, version) = context.blocking(look).await?;

@@ -317,3 +317,12 @@ fn what_was_emptied_and_never_closed_is_after_a_power_loss_what_it_was() {
         tell(&[(OpenEmpty(0, "k/b"), Go), (WriteBack, Go), (LosePower(chance), Look)]);
     }
 }
+
+#[test]
+fn a_directory_is_made_where_others_put_a_file_into_the_one_that_leaves() {
+    tell(&[
+        (OutsidePut("s/a/b", 4), Go),
+        (Rename("h/a", "k/a/b", Replace), Go),
+        (Rename("k/a", "s/a", Exchange), Go),
+    ]);
+}
