@@ -338,6 +338,9 @@ impl Vfs {
             seen.insert(entry.name.clone());
         }
         let still = self.native_names.stand(place.tier);
+        if !self.stands(place)? {
+            return Ok(());
+        }
         let observed = self.catalog().observe(&self.observation(place, began, found, Scope::Found))?;
         drop(still);
         self.tell(&observed);
@@ -353,8 +356,7 @@ impl Vfs {
     ) -> Result<()> {
         let scope = Scope::All { seen, version: None };
         let still = self.native_names.stand(place.tier);
-        // Another directory may have been listed in the end.
-        if crate::error::found(self.catalog().place(place.id))?.is_none_or(|now| now.key != place.key) {
+        if !self.stands(place)? {
             return Ok(());
         }
         let observed = self.catalog().observe(&self.observation(place, began, Vec::new(), scope))?;
@@ -365,6 +367,11 @@ impl Vfs {
         state.names.clear();
         self.tell(&observed);
         Ok(())
+    }
+
+    /// Whether what was found there was the place's: another directory may lie under its key by now.
+    fn stands(&self, place: &Place) -> Result<bool> {
+        Ok(crate::error::found(self.catalog().place(place.id))?.is_some_and(|now| now.key == place.key))
     }
 
     /// Passes on what the kernel must forget.

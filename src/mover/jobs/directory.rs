@@ -184,7 +184,7 @@ async fn delete_doomed(context: &Arc<Context>, place: &Place) -> Flow<()> {
     let (tier, mut from) = (context.tier(place.tier)?, None);
     loop {
         let (tier, key) = (Arc::clone(&tier), place.key.clone());
-        let list = move |_: &Context| found(resident(tier.as_ref())?.read_directory(&key, from, PAGE));
+        let list = move |_: &Context| left(resident(tier.as_ref())?.read_directory(&key, from, PAGE));
         let Some(page) = context.blocking(list).await? else { return Ok(()) };
         for entry in &page.entries {
             delete::delete_key(context, place.id, &entry.name).await?;
@@ -203,14 +203,21 @@ fn leave(context: &Context, tier: &dyn Tier, place: &Place) -> Result<()> {
     })
 }
 
-fn remove_empty(result: Result<()>) -> Result<()> {
+/// Of a directory that is to go nothing may be left, but for a file that came in its place: a power loss took the row that says so.
+fn left<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
-        Err(error) if error.kind() == Kind::NotFound => Ok(()),
+        Err(error) if error.kind() == Kind::NotDirectory => Ok(None),
+        other => found(other),
+    }
+}
+
+fn remove_empty(result: Result<()>) -> Result<()> {
+    match left(result) {
         // Made there by another program since it was listed: it is imported, and follows.
         Err(error) if error.kind() == Kind::NotEmpty => {
             Err(Error::new(Kind::Busy, "a directory that was moved away has new entries").with_source(error))
         }
-        other => other,
+        other => other.map(|_| ()),
     }
 }
 

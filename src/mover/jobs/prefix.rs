@@ -1,11 +1,12 @@
 //! Prefixes of tiers: whose they are, what nobody has listed in them yet, and how one directory gets a
 //! prefix that another still has (two directories that swapped names).
 
-use crate::catalog::{Found, Observation, Place, Scope};
+use crate::catalog::{Found, Observation, Observed, Place, Scope};
 use crate::error::{Kind, Result};
 use crate::mover::context::Context;
 use crate::mover::jobs::{Flow, Halt, conflict};
-use crate::types::{Ino, TierId};
+use crate::tier::{Page, Tier};
+use crate::types::{Ino, TierId, Timestamp};
 use std::sync::Arc;
 
 /// Names asked of a tier at a time.
@@ -48,27 +49,48 @@ pub(crate) async fn import(context: &Arc<Context>, place: &Place) -> Flow<()> {
         let began = context.clock.wall();
         let page = match tier.list(&place.key, b"", from, LIST).await {
             Ok(page) => page,
-            Err(error) if error.kind() == Kind::NotFound => return Ok(()),
+            Err(error) if matches!(error.kind(), Kind::NotFound | Kind::NotDirectory) => {
+                return if context.stands(place)? { Ok(()) } else { Err(Halt::Again) };
+            }
             Err(error) => return Err(error.into()),
         };
-        let found = page
-            .entries
-            .iter()
-            .map(|entry| Ok(Found { entry, standing: conflict::standing(context, place, entry)? }))
-            .collect::<Result<Vec<_>>>()?;
-        let observed = context.catalog.observe(&Observation {
-            place: place.id,
-            began,
-            found,
-            scope: Scope::Found,
-            defaults: context.defaults,
-            holds_owner_and_mode: tier.capabilities().owner_and_mode,
-            markers: tier.resident().is_none(),
-        })?;
+        let next = page.next.clone();
+        let (tier, place) = (Arc::clone(&tier), place.clone());
+        let observe = move |context: &Context| {
+            // What lies under its old key is another directory's once it has moved.
+            context.names_stand(place.tier, || match context.stands(&place)? {
+                true => observe(context, tier.as_ref(), &place, &page, began).map(Some),
+                false => Ok(None),
+            })
+        };
+        let observed = context.blocking(observe).await?.ok_or(Halt::Again)?;
         context.announce(&observed);
-        match page.next {
+        match next {
             Some(next) => from = Some(next),
             None => return Ok(()),
         }
     }
+}
+
+fn observe(
+    context: &Context,
+    tier: &dyn Tier,
+    place: &Place,
+    page: &Page,
+    began: Timestamp,
+) -> Result<Observed> {
+    let found = page
+        .entries
+        .iter()
+        .map(|entry| Ok(Found { entry, standing: conflict::standing(context, place, entry)? }))
+        .collect::<Result<Vec<_>>>()?;
+    context.catalog.observe(&Observation {
+        place: place.id,
+        began,
+        found,
+        scope: Scope::Found,
+        defaults: context.defaults,
+        holds_owner_and_mode: tier.capabilities().owner_and_mode,
+        markers: tier.resident().is_none(),
+    })
 }
