@@ -349,7 +349,9 @@ async fn after_failure(
         }
         Ok(object) => {
             abort(context, target)?;
-            if object.kind == FileKind::Directory && relocate::clear_directory(context, target).await? {
+            let is_directory = object.kind == FileKind::Directory;
+            if is_directory && (relocate::clear_directory(context, target).await? || has_left(target).await?)
+            {
                 return Err(Halt::Again);
             }
             conflict::resolve(context, inode, target, object).await?;
@@ -366,6 +368,12 @@ async fn after_failure(
         }
         Err(unknown) => Err(unknown.into()),
     }
+}
+
+/// Whether a directory that was in the way has left by its own step since.
+async fn has_left(target: &Target) -> Result<bool> {
+    let now = found(target.tier.head(&target.key).await)?;
+    Ok(now.is_none_or(|now| now.kind != FileKind::Directory))
 }
 
 fn abort(context: &Context, target: &Target) -> Result<()> {

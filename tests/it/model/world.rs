@@ -278,11 +278,13 @@ impl World {
     /// The daemon is killed, and starts again with the rows that were in its catalog's files.
     pub fn crash(&mut self) {
         let before = self.catalog_path();
-        let rows = files_of(&before);
-        let durable = power::durable();
-        let synced = rows.iter().map(|(suffix, _)| power::of(&beside(&before, suffix), &durable));
-        let synced: Vec<_> = synced.collect();
-        self.bury();
+        let (rows, synced) = self.bury(|| {
+            let rows = files_of(&before);
+            let durable = power::durable();
+            let synced = rows.iter().map(|(suffix, _)| power::of(&beside(&before, suffix), &durable));
+            let synced: Vec<_> = synced.collect();
+            (rows, synced)
+        });
         self.catalogs += 1;
         for ((suffix, bytes), synced) in rows.into_iter().zip(synced) {
             let path = beside(&self.catalog_path(), suffix);
@@ -307,13 +309,15 @@ impl World {
     /// The machine loses its power, and starts again with what was durable, or by `chance` had been written back. Native files that `is_kept`
     /// stay as they are.
     pub fn lose_power(&mut self, chance: u8, is_kept: &dyn Fn(&str, &[u8]) -> bool) {
-        let durable = power::durable();
         let before = self.catalog_path();
-        // A batch may be committed meanwhile: what is read first is never newer than what is read then.
-        let rows = ["", "-wal"]
-            .map(|suffix| beside(&before, suffix))
-            .map(|path| path.exists().then(|| power::left(&path, &durable, chance)));
-        self.bury();
+        let (durable, rows) = self.bury(|| {
+            let durable = power::durable();
+            // A batch may be committed meanwhile: what is read first is never newer than what is read then.
+            let rows = ["", "-wal"]
+                .map(|suffix| beside(&before, suffix))
+                .map(|path| path.exists().then(|| power::left(&path, &durable, chance)));
+            (durable, rows)
+        });
         self.boots += 1;
         self.catalogs += 1;
         for (suffix, bytes) in ["", "-wal"].into_iter().zip(rows) {
@@ -342,17 +346,21 @@ impl World {
 
     /// The daemon ends and its catalog is gone.
     pub fn lose_catalog(&mut self) {
-        self.bury();
+        self.bury(|| ());
         self.catalogs += 1;
         self.start();
     }
 
-    fn bury(&mut self) {
+    /// Ends the daemon; `look` sees what its catalog has.
+    fn bury<T>(&mut self, look: impl FnOnce() -> T) -> T {
         let Live { vfs, catalog, mover, reading, moving } = self.live.take().expect("a daemon");
-        // Whatever waits in the mover is dropped where it is.
+        // Whatever waits in the mover is dropped where it is. A system call and the row after it are waited for: what is done on a tier
+        // after a look at the catalog could not come before what that had still to write.
         drop((mover, moving));
+        let seen = look();
         drop((vfs, catalog, reading));
         self.calls.let_go();
+        seen
     }
 
     // ---- the mover
