@@ -58,7 +58,7 @@ async fn delete_native(context: &Arc<Context>, row: Replica) -> Flow<()> {
             let resident = resident(tier.as_ref())?;
             let stays = context.names_stand(doomed.tier, || delete_if_doomed(context, resident, &doomed))?;
             if let Some((parent, _)) = doomed.key.split() {
-                found(resident.sync_directory(&parent))?;
+                left(resident.sync_directory(&parent))?;
             }
             Ok(stays)
         })
@@ -73,7 +73,7 @@ fn delete_if_doomed(context: &Context, resident: &dyn Resident, row: &Replica) -
     }
     // What is there, or what a commit of ours of unknown outcome made of it.
     let is_ours = |object: &Object| row.write_id.as_ref().is_some_and(|id| commit::is_ours(object, id));
-    match found(resident.stat(&row.key))? {
+    match left(resident.stat(&row.key))? {
         Some(object) if !row.may_go(&object) && !is_ours(&object) => return Ok(true),
         Some(object) => {
             found(resident.unlink(&row.key))?;
@@ -85,6 +85,14 @@ fn delete_if_doomed(context: &Context, resident: &dyn Resident, row: &Replica) -
     failpoint::pass("delete_sent");
     context.catalog.deleted(row.place, &row.name)?;
     Ok(false)
+}
+
+/// Of what is to go nothing may be left but a file that came in the place of its directory: a power loss took the row that says so.
+pub(super) fn left<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == Kind::NotDirectory => Ok(None),
+        other => found(other),
+    }
 }
 
 /// Which version may be deleted: the one of the row, or, if a commit of ours may have come through after it, that one's.

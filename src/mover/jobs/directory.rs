@@ -6,7 +6,7 @@
 //! staged keeps its own place in the order.
 
 use crate::catalog::{DirEntry, Place, Step};
-use crate::error::{Error, Kind, Result, found};
+use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
 use crate::mover::jobs::commit::{Act, commit, make_parents, resident, where_it_stands};
@@ -184,7 +184,7 @@ async fn delete_doomed(context: &Arc<Context>, place: &Place) -> Flow<()> {
     let (tier, mut from) = (context.tier(place.tier)?, None);
     loop {
         let (tier, key) = (Arc::clone(&tier), place.key.clone());
-        let list = move |_: &Context| left(resident(tier.as_ref())?.read_directory(&key, from, PAGE));
+        let list = move |_: &Context| delete::left(resident(tier.as_ref())?.read_directory(&key, from, PAGE));
         let Some(page) = context.blocking(list).await? else { return Ok(()) };
         for entry in &page.entries {
             delete::delete_key(context, place.id, &entry.name).await?;
@@ -203,16 +203,8 @@ fn leave(context: &Context, tier: &dyn Tier, place: &Place) -> Result<()> {
     })
 }
 
-/// Of a directory that is to go nothing may be left, but for a file that came in its place: a power loss took the row that says so.
-fn left<T>(result: Result<T>) -> Result<Option<T>> {
-    match result {
-        Err(error) if error.kind() == Kind::NotDirectory => Ok(None),
-        other => found(other),
-    }
-}
-
 fn remove_empty(result: Result<()>) -> Result<()> {
-    match left(result) {
+    match delete::left(result) {
         // Made there by another program since it was listed: it is imported, and follows.
         Err(error) if error.kind() == Kind::NotEmpty => {
             Err(Error::new(Kind::Busy, "a directory that was moved away has new entries").with_source(error))
