@@ -194,7 +194,7 @@ fn is_torn(context: &Context, staged: &Replica) -> bool {
 /// What a generation that no close finished began from may lie where no look at home finds it: under a key that its file has yet to leave.
 fn take_back_lost(context: &Context, inode: &Inode) -> Result<bool> {
     let ino = inode.attr.ino;
-    if context.catalog.revert_write(ino)?.is_none() {
+    if revert(context, ino)?.is_none() {
         return Ok(false);
     }
     context.catalog.sync()?;
@@ -240,6 +240,11 @@ fn look(context: &Context, staged: &Replica) -> Result<Stage> {
     }
 }
 
+fn revert(context: &Context, ino: Ino) -> Result<Option<Replica>> {
+    let path = context.catalog.path(ino)?.unwrap_or_default();
+    context.catalog.revert_write(ino, &context.domain(ino, &path)?)
+}
+
 /// The daemon died between the row of a new generation and its file, and nobody was told that there is one: it is taken back. A
 /// staged file that was there described itself at once, so one that is lost has left its sidecar.
 fn never_began(context: &Context, inode: &Inode, staged: &Replica) -> Result<bool> {
@@ -247,7 +252,7 @@ fn never_began(context: &Context, inode: &Inode, staged: &Replica) -> Result<boo
     if inode.state != WriteState::Writing || context.stores.describes_itself(staged)? {
         return Ok(false);
     }
-    if context.catalog.revert_write(ino)?.is_some() {
+    if revert(context, ino)?.is_some() {
         if let Some(path) = context.catalog.path(ino)? {
             context.catalog.queue(ino, &context.domain(ino, &path)?)?;
         }
@@ -334,7 +339,7 @@ fn take_back(context: &Context, inode: &Inode) -> Result<bool> {
     if !unchanged || (context.is_open)(ino) || has_writer(context, inode)? {
         return Ok(false);
     }
-    let Some(staged) = context.catalog.revert_write(ino)? else { return Ok(false) };
+    let Some(staged) = revert(context, ino)? else { return Ok(false) };
     // What was only opened was never synced: the file may not stand for what home has.
     context.catalog.sync()?;
     remove(context, &staged);

@@ -590,7 +590,7 @@ impl Vfs {
         if whole && self.may_stay_hot(ino)? && self.end_unchanged(ino)? {
             return Ok(());
         }
-        match self.catalog().revert_write(ino)? {
+        match self.revert_write(ino)? {
             Some(replica) => {
                 self.remove_staged(&replica)?;
                 self.tell_attributes(ino)

@@ -278,8 +278,16 @@ impl Vfs {
         {
             self.stage(staged.tier)?.sync(&staged.name)?;
         }
-        let path = self.some_path(ino)?;
-        self.catalog().end_unchanged(ino, &self.domain(&path, self.ids(ino)?))
+        self.catalog().end_unchanged(ino, &self.domain_of(ino)?)
+    }
+
+    /// Takes the generation back that changed nothing; answers the staged row that went with it.
+    pub(super) fn revert_write(&self, ino: Ino) -> Result<Option<Replica>> {
+        self.catalog().revert_write(ino, &self.domain_of(ino)?)
+    }
+
+    fn domain_of(&self, ino: Ino) -> Result<String> {
+        Ok(self.domain(&self.some_path(ino)?, self.ids(ino)?))
     }
 }
 

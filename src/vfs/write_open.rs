@@ -133,7 +133,7 @@ impl Vfs {
         }
         let replica = self.catalog().begin_write(ino, staged.tier)?;
         if replica.name != staged.name {
-            self.catalog().revert_write(ino)?;
+            self.revert_write(ino)?;
             return Ok(None);
         }
         // Without the catalog, what is half written must not pass for closed.
@@ -205,7 +205,7 @@ impl Vfs {
             .and_then(|stage| stage.prepare(&replica.name))
             .and_then(|_| resident.rename(&key, &replica.key, RenameMode::Replace));
         if let Err(error) = moved {
-            self.catalog().revert_write(inode.attr.ino)?;
+            self.revert_write(inode.attr.ino)?;
             return Err(error);
         }
         if let Some(row) = row {
@@ -301,7 +301,7 @@ impl Vfs {
             Ok(begun) => begun,
             Err(error) => {
                 // Nothing is lost: the bytes are where they were.
-                if let Some(replica) = self.catalog().revert_write(ino)? {
+                if let Some(replica) = self.revert_write(ino)? {
                     self.remove_staged(&replica)?;
                 }
                 return Err(error);

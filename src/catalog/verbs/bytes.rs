@@ -122,8 +122,9 @@ impl Catalog {
     }
 
     /// A write-open that changed nothing: back to the last generation, which home has or which was preserved; the staged row is dropped and
-    /// answered for removal. Only if there is such a generation.
-    pub fn revert_write(&self, ino: Ino) -> Result<Option<Replica>> {
+    /// answered for removal. Only if there is such a generation. A key that a rename made it leave meanwhile has a step in `domain` then: the
+    /// close that would have seen to it never comes.
+    pub fn revert_write(&self, ino: Ino, domain: &str) -> Result<Option<Replica>> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
             let before = Generation(inode.generation.0.saturating_sub(1));
@@ -143,6 +144,9 @@ impl Catalog {
                 tx.restore_step(ino, before)?;
             }
             tx.update_inode(&inode)?;
+            if tx.has_left_key(ino)? {
+                tx.queue_reconcile(ino, domain, Why::Names, Order::Keep)?;
+            }
             tx.wake();
             tx.to_replica(row).map(Some)
         })
@@ -206,6 +210,19 @@ impl Tx<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether a replica outside stages lies under a key that is none of its names.
+    fn has_left_key(&self, ino: Ino) -> Result<bool> {
+        let names = self.names(ino)?;
+        for row in self.replicas_of(ino)? {
+            let owner = self.place_row(row.place)?.owner();
+            let is_named = names.iter().any(|(dir, name)| owner == Some(*dir) && *name == row.name);
+            if !is_named && !self.is_stage(row.place)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether a replica outside stages has this generation.

@@ -74,21 +74,21 @@ fn a_close_after_an_attribute_step_takes_its_own_place() {
 fn a_write_open_that_wrote_nothing_is_reverted() {
     let bed = Bed::new();
     let ino = bed.closed(Ino::ROOT, "f");
-    assert_eq!(bed.catalog.revert_write(ino).unwrap(), None);
+    assert_eq!(bed.catalog.revert_write(ino, "d").unwrap(), None);
     bed.commit(ino, 1);
     let staged = bed.catalog.begin_write(ino, bed.scratch).unwrap();
     assert_eq!(staged.name, crate::catalog::stage_name(ino, Generation(2)));
-    assert_eq!(bed.catalog.revert_write(ino).unwrap().unwrap().key, staged.key);
+    assert_eq!(bed.catalog.revert_write(ino, "d").unwrap().unwrap().key, staged.key);
     let inode = bed.catalog.inode(ino).unwrap();
     assert_eq!((inode.generation, inode.state), (Generation(1), WriteState::Clean));
-    assert_eq!(bed.catalog.revert_write(ino).unwrap(), None);
+    assert_eq!(bed.catalog.revert_write(ino, "d").unwrap(), None);
 }
 
 #[test]
 fn a_new_file_cant_be_reverted() {
     let bed = Bed::new();
     let ino = bed.staged(Ino::ROOT, "f");
-    assert_eq!(bed.catalog.revert_write(ino).unwrap(), None);
+    assert_eq!(bed.catalog.revert_write(ino, "d").unwrap(), None);
 }
 
 #[test]

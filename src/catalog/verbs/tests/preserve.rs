@@ -60,7 +60,7 @@ fn a_write_that_changed_nothing_gives_the_preserved_generation_its_step_back() {
     let (bed, ino) = followed();
     let before = bed.steps();
     bed.catalog.begin_apart(ino, bed.scratch).unwrap().unwrap();
-    let dropped = bed.catalog.revert_write(ino).unwrap().unwrap();
+    let dropped = bed.catalog.revert_write(ino, "d").unwrap().unwrap();
     assert_eq!(dropped.generation, Generation(2));
     let inode = bed.catalog.inode(ino).unwrap();
     assert_eq!((inode.generation, inode.state), (Generation(1), WriteState::Closed));
@@ -76,7 +76,7 @@ fn a_write_open_that_wrote_nothing_leaves_no_step_for_what_is_at_home() {
     bed.catalog.begin_commit(ino, place, b"f", "w").unwrap();
     let newest = bed.catalog.commit_if(ino, Generation(1), 1, place, b"f", &version(1), None).unwrap();
     assert!(!newest);
-    bed.catalog.revert_write(ino).unwrap().unwrap();
+    bed.catalog.revert_write(ino, "d").unwrap().unwrap();
     let inode = bed.catalog.inode(ino).unwrap();
     assert_eq!((inode.generation, inode.state), (Generation(1), WriteState::Clean));
     let step = bed.steps().into_iter().find(|step| step.what == StepKind::Reconcile(ino)).unwrap();
@@ -91,11 +91,32 @@ fn a_rename_meanwhile_gives_it_a_new_place() {
     let g = bed.lookup(Ino::ROOT, "g").unwrap();
     bed.catalog.begin_apart(ino, bed.scratch).unwrap().unwrap();
     rename::run(&bed, &rename::plan(&bed, (Ino::ROOT, "f"), (Ino::ROOT, "h"), Some("d"))).unwrap();
-    bed.catalog.revert_write(ino).unwrap().unwrap();
+    bed.catalog.revert_write(ino, "d").unwrap().unwrap();
     assert_eq!(kinds(&bed), [StepKind::Reconcile(g), StepKind::Reconcile(ino)]);
     assert!(bed.steps()[1].moved);
     bed.catalog.finish_step(bed.steps()[1].seq).unwrap();
     assert_eq!(bed.steps().len(), 2, "it stands for a close now");
+}
+
+/// It was renamed while it was open, and what was closed of it came home under its new name, in the turn of the rename.
+#[test]
+fn a_renamed_file_that_is_reverted_leaves_its_old_key() {
+    let (bed, ino) = followed();
+    bed.commit(ino, 1);
+    bed.catalog.begin_write(ino, bed.scratch).unwrap();
+    rename::run(&bed, &rename::plan(&bed, (Ino::ROOT, "f"), (Ino::ROOT, "h"), Some("d"))).unwrap();
+    bed.catalog.close(ino, bed.content(5), "d").unwrap();
+    bed.catalog.released(ino).unwrap();
+    bed.closed(Ino::ROOT, "i");
+    bed.catalog.begin_apart(ino, bed.scratch).unwrap().unwrap();
+    let place = bed.root(bed.blob);
+    bed.catalog.begin_commit(ino, place, b"h", "w").unwrap();
+    bed.catalog.commit_if(ino, Generation(2), 1, place, b"h", &version(2), None).unwrap();
+    let is_its = |step: &&Step| step.what == StepKind::Preserved(ino, Generation(2));
+    bed.catalog.preserved_done(bed.steps().iter().find(is_its).unwrap()).unwrap().unwrap();
+    bed.catalog.revert_write(ino, "d").unwrap().unwrap();
+    assert_eq!(bed.catalog.inode(ino).unwrap().state, WriteState::Clean);
+    assert!(kinds(&bed).contains(&StepKind::Reconcile(ino)), "who else would delete what lies under f?");
 }
 
 #[test]
