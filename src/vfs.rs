@@ -179,7 +179,7 @@ pub struct Vfs {
     nodes: node::NodeTable,
     handles: handle::Handles,
     native_names: names::NativeNames,
-    /// Counts renames: cached paths of another epoch are void.
+    /// Counts renames and changes of the rules: cached paths of another epoch are void, and the home of what was opened in one may be another.
     path_epoch: AtomicU64,
     hidden: hidden::Hidden,
     next_open_file: AtomicU64,
@@ -218,6 +218,8 @@ impl Vfs {
     /// Uses other rules from now on; what is under way ends by those it began with.
     pub fn set_rules(&self, rules: Arc<Rules>) {
         *self.rules.write() = rules;
+        // What is open may have another home when it is let go.
+        self.path_epoch.fetch_add(1, Ordering::AcqRel);
     }
 
     /// How files are given to the kernel.

@@ -107,8 +107,8 @@ impl Vfs {
         let moved = moved.ok_or(Kind::Stale)?;
         let reader = self.stream(&self.rule(&self.some_path(node.ino)?, inode.attr.ids()), moved, &inode)?;
         let bytes = Bytes::Streamed(reader.clone());
-        let (id, generation, renames) = (open.id, open.generation, open.renames);
-        let followed = OpenFile { id, bytes, generation, passthrough: false.into(), renames };
+        let (id, generation, epoch) = (open.id, open.generation, open.epoch);
+        let followed = OpenFile { id, bytes, generation, passthrough: false.into(), epoch };
         node.file.lock().open = Some(Arc::new(followed));
         Ok(reader)
     }

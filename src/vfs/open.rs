@@ -181,8 +181,8 @@ impl Vfs {
         let id = OpenFileId(self.next_open_file.fetch_add(1, Ordering::Relaxed));
         let resident = !matches!(bytes, Bytes::Streamed(_) | Bytes::Partial { .. });
         let passthrough = AtomicBool::new(resident && self.io_mode() == IoMode::Passthrough);
-        let renames = self.path_epoch.load(Ordering::Acquire);
-        Arc::new(OpenFile { id, bytes, generation, passthrough, renames })
+        let epoch = self.path_epoch.load(Ordering::Acquire);
+        Arc::new(OpenFile { id, bytes, generation, passthrough, epoch })
     }
 
     /// The kernel could not take the file of this handle: all its I/O comes to the daemon.
@@ -528,8 +528,8 @@ impl Vfs {
     /// whose home became another; now they can.
     pub(super) fn let_go(&self, node: &Node, open: &OpenFile) -> Result<()> {
         let in_place = matches!(open.bytes, Bytes::Native { .. });
-        let renamed = open.renames != self.path_epoch.load(Ordering::Acquire);
-        if node.unlinked.load(Ordering::Acquire) || (in_place && !renamed) {
+        let may_be_elsewhere = open.epoch != self.path_epoch.load(Ordering::Acquire);
+        if node.unlinked.load(Ordering::Acquire) || (in_place && !may_be_elsewhere) {
             return Ok(());
         }
         let path = self.some_path(node.ino)?;

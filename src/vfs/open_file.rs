@@ -24,8 +24,8 @@ pub struct OpenFile {
     pub generation: Generation,
     /// The kernel reads and writes the file itself.
     pub passthrough: AtomicBool,
-    /// How many renames there had been when it was opened.
-    pub renames: u64,
+    /// When it was opened, as renames and changes of the rules count.
+    pub epoch: u64,
 }
 
 /// Where the bytes are.
@@ -68,7 +68,7 @@ impl OpenFile {
             _ => return self.clone(),
         };
         let passthrough = AtomicBool::new(self.passes_through());
-        Arc::new(Self { id: self.id, bytes, generation, passthrough, renames: self.renames })
+        Arc::new(Self { id: self.id, bytes, generation, passthrough, epoch: self.epoch })
     }
 
     /// Whether the kernel has the file itself.

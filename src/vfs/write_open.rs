@@ -220,7 +220,7 @@ impl Vfs {
             bytes: Bytes::Staged { file, tier },
             generation: replica.generation,
             passthrough: true.into(),
-            renames: open.renames,
+            epoch: open.epoch,
         });
         truncate_if(truncate, &taken)?;
         Ok((taken, Begun { told, must_close: truncate }))
