@@ -189,6 +189,8 @@ pub struct NewInode<'a> {
     pub target: Option<&'a [u8]>,
     /// Where its bytes go.
     pub bytes: NewBytes,
+    /// Where it lives instead of its home, which is too full.
+    pub overflow: Option<TierId>,
     /// The moment, for all four times.
     pub now: Timestamp,
 }
@@ -445,6 +447,8 @@ pub enum Standing {
     Home,
     /// On a tier that may hold it (a home of former rules): shown unless home has the name.
     Elsewhere,
+    /// On the tier where new files of its rule go while home is too full: the same, and it stays there until home has room.
+    Overflow,
     /// On the tier where files of its rule go that nobody uses (`cold`): the same, and it stays there until it is used.
     Cold,
     /// Rules never place this name on this tier: not shown, counted as shadowed.

@@ -17,8 +17,8 @@ mod units;
 
 pub use changes::Change;
 pub use checked::{
-    BlobConfig, Catalog, ColdConfig, DirectoryConfig, MountConfig, Overlap, RuleConfig, Storage, TierConfig,
-    TierKind, overlap,
+    BlobConfig, Catalog, ColdConfig, DirectoryConfig, MountConfig, OverflowConfig, Overlap, RuleConfig,
+    Storage, TierConfig, TierKind, overlap,
 };
 pub use example::Example;
 pub use expand::Environment;
@@ -26,7 +26,7 @@ pub use report::{Problem, Problems, Warning};
 pub(crate) use suggest::did_you_mean;
 pub use units::{Percent, duration};
 
-use crate::policy::placement::{Cold, Ledger, RuleSpec, Rules};
+use crate::policy::placement::{Cold, Ledger, Overflow, RuleSpec, Rules};
 use crate::types::TierId;
 use std::fmt;
 use std::fs::File;
@@ -108,6 +108,10 @@ impl Config {
                 idle: cold.idle,
                 revalidate: cold.revalidate,
             }),
+            overflow: rule
+                .overflow
+                .as_ref()
+                .map(|over| Overflow { tier: tier_id(&over.tier), stage: tier_id(&over.stage) }),
             stage: tier_id(&rule.stage),
             hot: rule.hot.iter().map(|name| tier_id(name)).collect(),
             promote: rule.promote,

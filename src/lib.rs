@@ -11,6 +11,7 @@ pub mod control;
 pub mod data;
 pub mod error;
 pub mod failpoint;
+pub mod fullness;
 pub mod fuse;
 pub mod heat;
 pub mod host;

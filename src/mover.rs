@@ -19,6 +19,7 @@ mod homecoming;
 mod jobs;
 mod keep;
 mod listing;
+mod overflow;
 pub mod queue;
 mod recover;
 mod rehome;
@@ -42,6 +43,7 @@ pub use stores::{HotTier, Stores};
 use crate::catalog::{Catalog, Defaults};
 use crate::clock::Clock;
 use crate::error::Result;
+use crate::fullness::Fullness;
 use crate::heat::Heat;
 use crate::policy::placement::Rules;
 use crate::tier::Tier;
@@ -63,6 +65,10 @@ pub struct MoverParts {
     pub stores: Stores,
     /// How often files are opened.
     pub heat: Arc<Heat>,
+    /// Told which homes are too full for new files.
+    pub fullness: Arc<Fullness>,
+    /// High and low water of the directory tiers, as shares of what may be used there.
+    pub marks: HashMap<TierId, (f64, f64)>,
     /// Source of time.
     pub clock: Arc<dyn Clock>,
     /// Where jobs run.

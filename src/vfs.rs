@@ -50,6 +50,7 @@ use crate::catalog::{Catalog, Defaults, WriteState};
 use crate::clock::Clock;
 use crate::data::{HotStore, StageStore, Streams};
 use crate::error::{Kind, Result};
+use crate::fullness::Fullness;
 use crate::heat::Heat;
 use crate::policy::placement::Rules;
 use crate::tier::Tiers;
@@ -140,6 +141,8 @@ pub struct Parts {
     pub streams: Arc<Streams>,
     /// How often files are opened.
     pub heat: Arc<Heat>,
+    /// Which homes are too full for new files.
+    pub fullness: Arc<Fullness>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Where slow tiers are driven.

@@ -23,12 +23,14 @@ pub enum Reason {
     Going = 1,
     /// The same, and it is there.
     Cold = 2,
-    /// It was used: it moves home.
+    /// It was used, or home has room again: it moves home.
     Returning = 3,
+    /// Home was too full when it was made.
+    Overflow = 4,
 }
 
 impl Reason {
-    const ALL: [Self; 3] = [Self::Going, Self::Cold, Self::Returning];
+    const ALL: [Self; 4] = [Self::Going, Self::Cold, Self::Returning, Self::Overflow];
 
     pub(super) fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| *reason as u8 == number)
@@ -48,6 +50,13 @@ impl Inode {
     #[must_use]
     pub fn whereabouts(&self) -> Whereabouts {
         self.whereabouts_as(&self.attr)
+    }
+
+    /// The same for whoever opens it: what is away because nobody used it is never written there, as a home is.
+    #[must_use]
+    pub fn opened_as(&self) -> Whereabouts {
+        let is_home = |away: &Away| away.reason == Reason::Overflow;
+        Whereabouts { ids: self.attr.ids(), away: self.away.filter(is_home).map(|away| away.tier) }
     }
 
     /// The same if it had these attributes.

@@ -2,6 +2,7 @@
 
 mod cold;
 mod mount;
+mod overflow;
 mod overlap;
 mod rule;
 mod tier;
@@ -9,6 +10,7 @@ mod url;
 
 pub use cold::ColdConfig;
 pub use mount::{Catalog, MountConfig};
+pub use overflow::OverflowConfig;
 pub use overlap::{Overlap, overlap};
 pub use rule::RuleConfig;
 #[cfg(test)]

@@ -241,6 +241,30 @@ fn a_rule_sends_away_what_nobody_uses() {
 }
 
 #[test]
+fn a_rule_says_where_new_files_go_while_home_is_full() {
+    let in_place = |text: String| text.replace("home = \"blob\"\nstage = \"disk\"", "home = \"disk\"");
+    let rule = |mount: &str, line: &str| {
+        let more = "[tier.fast]\nkind = \"local\"\npath = \"/fast\"\n";
+        in_place(small(mount, more, line))
+            .replace("url = \"az://box\"\n[tier.fast]", "url = \"az://box\"\n\n[tier.fast]")
+    };
+    let over = |text: String| parse(&text).unwrap().0.rules[0].overflow.clone().unwrap();
+    let direct = over(rule("", "overflow = \"fast\""));
+    assert_eq!((direct.tier.as_str(), direct.stage.as_str()), ("fast", "fast"));
+    let staged = over(rule("stage = \"fast\"", "overflow = \"blob\""));
+    assert_eq!((staged.tier.as_str(), staged.stage.as_str()), ("blob", "fast"));
+    for (mount, line, expected) in [
+        ("", "overflow = \"disk\"", "is the home already"),
+        ("", "overflow = \"nowhere\"", "overflow = \"nowhere\" is no tier"),
+        ("", "overflow = \"blob\"", "needs a stage that is not the home"),
+        ("stage = \"disk\"", "overflow = \"blob\"", "needs a stage that is not the home"),
+    ] {
+        assert_said(&rule(mount, line), expected);
+    }
+    assert_said(&small("", "", "overflow = \"disk\""), "a blob home is never full");
+}
+
+#[test]
 fn every_key_is_unique_and_has_a_readable_default() {
     for (at, key) in keys::KEYS.iter().enumerate() {
         assert!(!keys::KEYS[..at].iter().any(|other| (other.section, other.name) == (key.section, key.name)));

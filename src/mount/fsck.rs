@@ -181,6 +181,8 @@ impl<'a> Bench<'a> {
     fn mover(&self, stages: &Stages) -> MoverParts {
         MoverParts {
             heat: Arc::new(Heat::new(self.offline.clock.clone())),
+            fullness: Arc::default(),
+            marks: Default::default(),
             catalog: self.offline.catalog.clone(),
             tiers: self.tiers.clone(),
             rules: self.offline.rules.clone(),

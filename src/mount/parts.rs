@@ -9,6 +9,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config;
 use crate::data::{HotStore, MemoryBudget, StageStore, Streams};
 use crate::error::{Error, Kind, Result};
+use crate::fullness::Fullness;
 use crate::fuse::Notifications;
 use crate::heat::Heat;
 use crate::host;
@@ -106,6 +107,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
     });
     let room_maker: Arc<OnceLock<RoomMaker>> = Arc::default();
     let heat = Arc::new(Heat::new(clock.clone()));
+    let fullness: Arc<Fullness> = Arc::default();
     make_room_for_copies(&hots, &room_maker);
     let committer: Arc<OnceLock<Committer>> = Arc::default();
     let vfs = Arc::new(Vfs::new(Parts {
@@ -116,6 +118,7 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
         hots: hots.clone(),
         streams: streams.clone(),
         heat: heat.clone(),
+        fullness: fullness.clone(),
         clock: clock.clone(),
         runtime: runtime.clone(),
         invalidate: invalidate.clone(),
@@ -146,6 +149,8 @@ pub async fn assemble(request: &mut MountRequest, notifications: Notifications) 
             budget: Arc::new(streams.budget().clone()),
         },
         heat: heat.clone(),
+        fullness,
+        marks: tiers::all_marks(config, &built),
         clock: clock.clone(),
         runtime,
         invalidate,

@@ -2,9 +2,7 @@
 
 use crate::catalog::{Catalog, TierRow};
 use crate::clock::Clock;
-use crate::config::{
-    BlobConfig, Config, DirectoryConfig, Percent, RuleConfig, Storage, TierConfig, TierKind,
-};
+use crate::config::{BlobConfig, Config, DirectoryConfig, Percent, Storage, TierConfig, TierKind};
 use crate::data::{HotStore, Owner, StageStore};
 use crate::error::{Error, Kind, Result};
 use crate::mover::HotTier;
@@ -76,8 +74,7 @@ pub async fn build(
 /// A tier where files are homed or staged must take them.
 pub fn must_take_writes(config: &Config, one: &Built) -> Result<()> {
     let name = &one.row.name;
-    let is_cold = |rule: &RuleConfig| rule.cold.as_ref().is_some_and(|cold| cold.tier == *name);
-    let used = config.rules.iter().any(|rule| rule.home == *name || rule.stage == *name || is_cold(rule));
+    let used = config.rules.iter().any(|rule| rule.stage == *name || rule.keeps_on(name));
     if !used || one.tier.capabilities().writable {
         return Ok(());
     }
@@ -251,6 +248,15 @@ pub fn hot_tiers(
         let (high_water, low_water) = marks(directory);
         let counted = config.tier(&one.row.name)?.capacity.is_some();
         Some((one.row.id, HotTier { store, high_water, low_water, counted }))
+    });
+    marked.collect()
+}
+
+/// The same of every directory tier.
+pub fn all_marks(config: &Config, built: &[Built]) -> HashMap<TierId, (f64, f64)> {
+    let marked = built.iter().filter_map(|one| {
+        let directory = config.tier(&one.row.name)?.directory()?;
+        Some((one.row.id, marks(directory)))
     });
     marked.collect()
 }

@@ -3,6 +3,7 @@
 use crate::catalog::{Catalog, Defaults, Observed, Place, Replica};
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result, found};
+use crate::fullness::Fullness;
 use crate::heat::Heat;
 use crate::mover::MoverParts;
 use crate::mover::cold::InUse;
@@ -65,6 +66,8 @@ pub(crate) struct Context {
     pub(crate) evictors: Evictors,
     /// How often files are opened.
     pub(crate) heat: Arc<Heat>,
+    /// Which homes are too full for new files.
+    pub(crate) fullness: Arc<Fullness>,
     /// Other water marks than the stores began with.
     pub(crate) marks: RwLock<HashMap<TierId, (f64, f64)>>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -131,7 +134,8 @@ impl Context {
             rules: RwLock::new(parts.rules),
             evictors: evictors(&parts.stores.hot),
             stores: parts.stores,
-            marks: RwLock::default(),
+            marks: RwLock::new(parts.marks),
+            fullness: parts.fullness,
             heat: parts.heat,
             rules_since: Mutex::new(parts.clock.monotonic()),
             rules_changed: Notify::new(),

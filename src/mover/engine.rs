@@ -7,7 +7,7 @@ use crate::mover::handle::MoverHandle;
 use crate::mover::jobs::{self, Ended, Part};
 use crate::mover::queue::{Item, Limits, Queue, Verdict};
 use crate::mover::status::{QueueFacts, Trouble};
-use crate::mover::{cold, homecoming, rehome};
+use crate::mover::{cold, homecoming, overflow, rehome};
 use crate::types::{Seq, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -106,6 +106,7 @@ impl Engine {
         self.walks.spawn(rehome::run(Arc::clone(&self.context)));
         self.walks.spawn(cold::run(Arc::clone(&self.context)));
         self.walks.spawn(homecoming::run(Arc::clone(&self.context)));
+        self.walks.spawn(overflow::run(Arc::clone(&self.context)));
         loop {
             let sleep = self.turn().await;
             let event = tokio::select! {

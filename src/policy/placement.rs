@@ -9,7 +9,7 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-pub use cold::{Cold, Role};
+pub use cold::{Cold, Overflow, Role};
 pub use former::{Ledger, Spot};
 pub use owner::{Owners, Subject};
 pub(crate) use pattern::{Pattern, Reach};
@@ -139,6 +139,8 @@ pub struct Rule {
     pub stage: TierId,
     /// Where files go that nobody has used for long.
     pub cold: Option<Cold>,
+    /// Where new files go while home is too full.
+    pub overflow: Option<Overflow>,
     /// Tiers for hot copies, nearest first; empty: none.
     pub hot: Vec<TierId>,
     /// When to make a hot copy.
@@ -187,8 +189,8 @@ pub struct Rules {
 #[derive(Clone, Debug)]
 struct Compiled {
     rule: Arc<Rule>,
-    /// The same for files on its cold tier.
-    away: Option<Arc<Rule>>,
+    /// The same for files that were sent to another tier.
+    away: Vec<Arc<Rule>>,
     pattern: Pattern,
     order_by: Option<Pattern>,
     hold: Vec<Pattern>,
@@ -300,10 +302,9 @@ impl Rules {
     }
 
     fn same_place_under(&self, a: &Key, b: &Key) -> bool {
-        let mut places = self
-            .reaching(a)
-            .chain(self.reaching(b))
-            .map(|one| (one.rule.home, one.rule.stage, one.rule.cold.map(|cold| cold.tier)));
+        let mut places = self.reaching(a).chain(self.reaching(b)).map(|one| {
+            (one.rule.home, one.rule.stage, one.rule.cold.map(|cold| cold.tier), one.rule.overflow)
+        });
         let first = places.next();
         places.all(|place| Some(place) == first)
     }

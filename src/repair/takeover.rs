@@ -247,6 +247,7 @@ async fn row<'a>(heir: &Heir<'_>, piece: Piece<'a>) -> Result<Rowed<'a>> {
         rdev: 0,
         target: None,
         bytes: NewBytes::Staged { tier: piece.estate.tier },
+        overflow: None,
         now: piece.object.modified,
     })?;
     let ino = inode.attr.ino;

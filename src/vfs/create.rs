@@ -6,9 +6,10 @@ use super::stage::{STAGE_MODE, set_mtime};
 use super::{Caller, Entry, Vfs};
 use crate::catalog::{Inode, NewBytes, NewInode, WriteState, stage_name};
 use crate::error::{Error, Kind, Result};
+use crate::fullness::Level;
 use crate::policy::placement::Subject;
 use crate::tier::{Access, Object, Resident, Special};
-use crate::types::{AttrChange, FileKind, Ino, Key, TierId};
+use crate::types::{AttrChange, FileKind, Ino, Key, TierId, Whereabouts};
 use std::fs::File;
 
 impl Vfs {
@@ -53,15 +54,38 @@ impl Vfs {
     ) -> Result<(Inode, File, TierId)> {
         let directory = self.directory(parent)?;
         let owner = self.ownership(caller, &directory, mode, Inherit::Group);
-        if let Some((tier, resident)) = self.resident_home(path, owner.ids()) {
-            match self.make_native(resident, tier, parent, name, owner) {
+        let rule = self.rule(path, owner.ids());
+        let Some(overflow) = rule.overflow else { return self.make_on(parent, name, path, owner, None) };
+        if !self.parts.fullness.is_full(rule.home) {
+            match self.make_on(parent, name, path, owner, None) {
+                Err(error) if error.kind() == Kind::NoSpace => {
+                    self.parts.fullness.note(rule.home, Level::Full);
+                }
+                made => return made,
+            }
+        }
+        self.make_on(parent, name, path, owner, Some(overflow.tier))
+    }
+
+    /// The same at home, or on the tier that takes files while home is too full.
+    fn make_on(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        path: &Key,
+        owner: Owner,
+        overflow: Option<TierId>,
+    ) -> Result<(Inode, File, TierId)> {
+        let whereabouts = Whereabouts { ids: owner.ids(), away: overflow };
+        if let Some((tier, resident)) = self.resident_home(path, whereabouts) {
+            match self.make_native(resident, tier, parent, name, owner, overflow) {
                 // The key still belongs to something that moves away: stage, and settle later.
                 Err(error) if error.kind() == Kind::Busy => {}
                 other => return other.map(|(inode, file)| (inode, file, tier)),
             }
         }
-        let stage = self.rule(path, owner.ids()).stage;
-        let (inode, file) = self.make_staged(stage, parent, name, path, owner)?;
+        let stage = self.rule(path, whereabouts).stage;
+        let (inode, file) = self.make_staged(stage, parent, name, path, owner, overflow)?;
         Ok((inode, file, stage))
     }
 
@@ -72,13 +96,14 @@ impl Vfs {
         parent: Ino,
         name: &[u8],
         owner: Owner,
+        overflow: Option<TierId>,
     ) -> Result<(Inode, File)> {
         let (key, file) =
             self.with_native_key(parent, name, tier, |key| resident.create(key, owner.mode & 0o777))?;
         crate::failpoint::pass("native_file_made");
         let added = resident.set_attr_open(&file, &self.correction(owner)).and_then(|()| {
             let bytes = native_bytes(tier, resident.stat_open(&file)?)?;
-            self.add(parent, name, FileKind::Regular, owner, 0, None, bytes)
+            self.add(parent, name, FileKind::Regular, owner, 0, None, bytes, overflow)
         });
         match added {
             Ok(inode) => Ok((inode, file)),
@@ -96,10 +121,11 @@ impl Vfs {
         name: &[u8],
         path: &Key,
         owner: Owner,
+        overflow: Option<TierId>,
     ) -> Result<(Inode, File)> {
         let stage = self.stage(tier)?;
         let bytes = NewBytes::Staged { tier };
-        let inode = self.add(parent, name, FileKind::Regular, owner, 0, None, bytes)?;
+        let inode = self.add(parent, name, FileKind::Regular, owner, 0, None, bytes, overflow)?;
         crate::failpoint::pass("dirty_row_written");
         let staged = stage_name(inode.attr.ino, inode.generation);
         // Its own clock may be behind: the time shown first must not go back.
@@ -154,9 +180,11 @@ impl Vfs {
         rdev: u32,
         target: Option<&[u8]>,
         bytes: NewBytes,
+        overflow: Option<TierId>,
     ) -> Result<Inode> {
         let Owner { uid, gid, mode } = owner;
-        let new = NewInode { parent, name, kind, mode, uid, gid, rdev, target, bytes, now: self.now() };
+        let new =
+            NewInode { parent, name, kind, mode, uid, gid, rdev, target, bytes, overflow, now: self.now() };
         self.catalog().create(&new)
     }
 
@@ -224,7 +252,7 @@ impl Vfs {
                 None,
             ),
         };
-        let added = self.add(parent, name, kind, owner, rdev, target, bytes);
+        let added = self.add(parent, name, kind, owner, rdev, target, bytes, None);
         if added.is_err()
             && let (Some(key), Some((_, resident))) = (key, self.resident_home(&path, owner.ids()))
         {

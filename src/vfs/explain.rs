@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::policy::admission::{Admission, CLEARLY_MORE};
 use crate::policy::aside::utc;
 use crate::policy::heat::value;
-use crate::policy::placement::{Promote, Rule};
-use crate::types::{FileKind, Ino};
+use crate::policy::placement::{Promote, Rule, Subject};
+use crate::types::{FileKind, Ino, Key};
 use serde::{Deserialize, Serialize};
 
 /// Version of the object; fields are only added within one.
@@ -91,7 +91,7 @@ impl Vfs {
         let pin = self.catalog().pin_of(ino, self.now())?;
         let mut next = match inode.away.filter(|_| facts.is_cold) {
             Some(away) => vec![self.next_of_cold(&rule, away)],
-            None => self.what_is_next(&rule, &inode, &copies),
+            None => self.what_is_next(&self.rule(&facts.path, inode.opened_as()), &inode, &copies),
         };
         if newest.iter().any(Replica::is_partial) {
             let home = self.tier_name(rule.home);
@@ -102,6 +102,7 @@ impl Vfs {
             None if !facts.is_cold => next.extend(self.next_if_unused(&rule, &inode)),
             None => {}
         }
+        next.extend(self.next_of_overflow(&facts.path, &inode));
         Ok(Explained {
             v: EXPLAINED_VERSION,
             path: facts.path.to_string(),
@@ -189,6 +190,17 @@ impl Vfs {
                 "cold since {since}: it is on {tier}, and comes back when it is read or written, to {home}"
             ),
         }
+    }
+
+    /// Why a file is not at its home that had no room for it, and when it moves there.
+    fn next_of_overflow(&self, path: &Key, inode: &Inode) -> Option<String> {
+        let away = inode.away.filter(|_| self.rules().is_away(Subject::new(path, inode.opened_as())))?;
+        let (tier, home) =
+            (self.tier_name(away.tier), self.tier_name(self.rule(path, inode.attr.ids()).home));
+        let since = utc(away.since);
+        Some(format!(
+            "on {tier}: {home} was over its high water at {since}; moves there when that is below its low water"
+        ))
     }
 
     /// That it stays where it is near.

@@ -98,8 +98,9 @@ impl Vfs {
     }
 
     fn facts(&self, inode: Inode, path: Key) -> Result<FileFacts> {
-        let rule = self.rule(&path, inode.attr.ids());
-        let is_cold = self.rules().is_away(Subject::new(&path, inode.whereabouts()));
+        let rule = self.rule(&path, inode.opened_as());
+        let is_cold = self.rules().is_away(Subject::new(&path, inode.whereabouts()))
+            && inode.opened_as().away.is_none();
         let newest = self.newest(&inode)?;
         let mut copies: Vec<Copy> = Vec::new();
         for replica in &newest {

@@ -26,7 +26,7 @@ impl Vfs {
     /// A file that is used does not stay where nobody used it: the mover brings it home. A program that reads everything there is does not
     /// count.
     pub(super) fn used(&self, caller: &Caller, inode: &Inode) -> Result<Inode> {
-        if inode.whereabouts().away.is_none() || self.rules().are_at_rest() || self.sweeps(caller) {
+        if !is_unused(inode) || self.rules().are_at_rest() || self.sweeps(caller) {
             return Ok(inode.clone());
         }
         match self.wanted_at_home(inode.clone()) {
@@ -41,10 +41,7 @@ impl Vfs {
 
     /// The same for one that is to be written.
     pub(super) fn wanted_at_home(&self, inode: Inode) -> Result<Inode> {
-        match inode.whereabouts().away {
-            Some(_) => self.catalog().come_home(inode.attr.ino),
-            None => Ok(inode),
-        }
+        if is_unused(&inode) { self.catalog().come_home(inode.attr.ino) } else { Ok(inode) }
     }
 
     /// What it costs to read a file of this rule from its home.
@@ -125,4 +122,9 @@ impl Vfs {
     pub(super) fn note_copy(&self, ino: Ino, copy: &Key) {
         self.parts.heat.note_copy(ino, HotStore::copy_id(copy));
     }
+}
+
+/// Whether it is away because nobody used it.
+fn is_unused(inode: &Inode) -> bool {
+    inode.whereabouts().away.is_some() && inode.opened_as().away.is_none()
 }

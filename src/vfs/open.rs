@@ -231,7 +231,7 @@ impl Vfs {
     ) -> Result<Arc<OpenFile>> {
         let path = self.some_path(inode.attr.ino)?;
         let inode = &self.used(caller, inode)?;
-        let rule = self.rule(&path, inode.attr.ids());
+        let rule = self.rule(&path, inode.opened_as());
         let replicas = self.newest(inode)?;
         if let Some(hot) = self.find_nearer(&rule, &replicas, inode)? {
             self.count_open(inode.attr.ino, dir);
@@ -255,7 +255,7 @@ impl Vfs {
             return Err(Kind::WouldBlock.into());
         }
         // What is away is no copy of what home will have.
-        let is_away = inode.away.is_some();
+        let is_away = inode.away.is_some() && inode.opened_as().away.is_none();
         let reader = if self.sweeps(caller) || is_away {
             if is_away && !self.sweeps(caller) {
                 self.count_open(inode.attr.ino, dir);
@@ -534,7 +534,10 @@ impl Vfs {
         }
         let path = self.some_path(node.ino)?;
         let waits = match &open.bytes {
-            Bytes::Native { tier, .. } => self.rule(&path, self.ids(node.ino)?).home != *tier,
+            Bytes::Native { tier, .. } => {
+                let inode = self.catalog().inode(node.ino)?;
+                self.rule(&path, inode.whereabouts()).home != *tier
+            }
             Bytes::Staged { .. } | Bytes::Partial { .. } => {
                 let inode = self.catalog().inode(node.ino)?;
                 inode.state == WriteState::Clean && self.newest(&inode)?.iter().any(|replica| replica.staged)

@@ -225,6 +225,7 @@ impl Vfs {
         Ok(match rules.role(object.kind, subject, place.tier) {
             Role::Home => Standing::Home,
             Role::Cold => Standing::Cold,
+            Role::Overflow => Standing::Overflow,
             Role::Former => Standing::Elsewhere,
             // Under a prefix that its directory has left by a rename it belongs to that directory all the same.
             Role::None if self.catalog().is_left(place)? => Standing::Elsewhere,

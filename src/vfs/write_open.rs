@@ -62,7 +62,7 @@ impl Vfs {
         truncate: bool,
     ) -> Result<Writing> {
         let path = self.some_path(inode.attr.ino)?;
-        let rule = self.rule(&path, inode.attr.ids());
+        let rule = self.rule(&path, inode.opened_as());
         let newest = self.newest(inode)?;
         if let Some(staged) = newest.iter().find(|replica| replica.staged) {
             if let Some(begun) = self.preserve(caller, shared.as_ref(), inode, staged, truncate)? {
@@ -253,7 +253,7 @@ impl Vfs {
         path: &Key,
         truncate: bool,
     ) -> Result<Writing> {
-        let rule = self.rule(path, inode.attr.ids());
+        let rule = self.rule(path, inode.opened_as());
         let ino = inode.attr.ino;
         let bytes = if truncate || inode.attr.size == 0 { First::None } else { First::Copied };
         if bytes == First::Copied {

@@ -10,7 +10,7 @@ const MAX_LINES: usize = 700;
 const LEAVES: [&str; 5] = ["types", "error", "clock", "metrics", "failpoint"];
 
 /// Module → the modules it may name besides the leaves.
-const MAY_NAME: [(&str, &[&str]); 18] = [
+const MAY_NAME: [(&str, &[&str]); 19] = [
     ("types", &[]),
     ("error", &["types"]),
     ("clock", &["types"]),
@@ -19,13 +19,14 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
     ("host", &[]),
     ("policy", &["types"]),
     ("heat", &["policy"]),
+    ("fullness", &[]),
     ("tier", &[]),
     ("config", &["policy"]),
     ("catalog", &["policy"]),
     ("data", &["tier", "catalog", "policy"]),
-    ("mover", &["policy", "heat", "catalog", "tier", "data"]),
+    ("mover", &["policy", "heat", "fullness", "catalog", "tier", "data"]),
     ("repair", &["policy", "catalog", "tier", "data"]),
-    ("vfs", &["catalog", "data", "heat", "tier", "policy"]),
+    ("vfs", &["catalog", "data", "heat", "fullness", "tier", "policy"]),
     ("fuse", &["vfs"]),
     ("control", &["vfs", "mover", "catalog", "data", "tier", "policy", "config", "host"]),
     // Composition root and commands: they may name all, and nobody names them.

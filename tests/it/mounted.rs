@@ -14,6 +14,7 @@ mod limits;
 mod metrics;
 mod moves;
 mod near;
+mod overflow;
 mod owners;
 mod partial;
 mod permissions;

@@ -54,6 +54,19 @@ impl Catalog {
         Ok(inode)
     }
 
+    /// Home has room again for a file that it had none for: it is wanted there, and whoever brings it is told.
+    pub fn fits_home(&self, ino: Ino) -> Result<()> {
+        self.engine.write(|tx| {
+            let mut inode = tx.inode(ino)?;
+            if tx.returns(&mut inode, &[Reason::Overflow]) {
+                tx.update_inode(&inode)?;
+            }
+            Ok(())
+        })?;
+        self.returning.notify_one();
+        Ok(())
+    }
+
     /// The file is at home: nothing is left of what `away` said, unless it was sent away anew.
     pub fn is_home(&self, ino: Ino, away: Away) -> Result<()> {
         self.engine.write(|tx| {
@@ -109,10 +122,16 @@ impl Catalog {
 }
 
 impl Tx<'_> {
-    /// A file that is used or written does not stay away; answers whether it was to. The row is the caller's to write.
+    /// A file that nobody used, and that is used or written now, does not stay away; answers whether it was to. The row is the
+    /// caller's to write.
     pub(super) fn is_wanted(&self, inode: &mut Inode) -> bool {
+        self.returns(inode, &[Reason::Going, Reason::Cold])
+    }
+
+    /// The same of one that is away for one of these reasons.
+    fn returns(&self, inode: &mut Inode, reasons: &[Reason]) -> bool {
         let since = self.now();
-        match inode.away.as_mut().filter(|away| away.reason != Reason::Returning) {
+        match inode.away.as_mut().filter(|away| reasons.contains(&away.reason)) {
             Some(away) => {
                 *away = Away { reason: Reason::Returning, since, ..*away };
                 true

@@ -3,7 +3,7 @@
 use super::Catalog;
 use crate::catalog::engine::Basis;
 use crate::catalog::tables::{Order, ReplicaRow, State, Tx, Why, YoungFile};
-use crate::catalog::{Inode, NewBytes, NewInode, WriteState};
+use crate::catalog::{Away, Inode, NewBytes, NewInode, Reason, WriteState};
 use crate::error::{Error, Kind, Result};
 use crate::tier::NativeId;
 use crate::types::{Attr, FileKind, Generation, Ino, TierId, Timestamp, Version, name_is_valid};
@@ -182,6 +182,6 @@ fn fresh(ino: Ino, new: &NewInode<'_>) -> Inode {
         attr_generation: 1,
         state: WriteState::Clean,
         target: new.target.map(<[u8]>::to_vec),
-        away: None,
+        away: new.overflow.map(|tier| Away { tier, reason: Reason::Overflow, since: new.now }),
     }
 }

@@ -65,12 +65,17 @@ impl Tx<'_> {
         Ok(true)
     }
 
-    /// The inode of what was found; on a cold tier, it is there because nobody used it.
+    /// The inode of what was found; on a tier that its rule sends files to, it is there for the reason that this has.
     fn found(&self, ino: Ino, look: &Look, object: &Object, standing: Standing) -> Inode {
         let mut inode = imported(ino, object, &look.defaults);
-        if standing == Standing::Cold && object.kind == FileKind::Regular {
+        let reason = match standing {
+            Standing::Cold => Some(Reason::Cold),
+            Standing::Overflow => Some(Reason::Overflow),
+            _ => None,
+        };
+        if let Some(reason) = reason.filter(|_| object.kind == FileKind::Regular) {
             let (tier, since) = (TierId(look.place.tier), self.now());
-            inode.away = Some(Away { tier, reason: Reason::Cold, since });
+            inode.away = Some(Away { tier, reason, since });
         }
         inode
     }

@@ -65,6 +65,7 @@ impl Bed {
             rdev: 0,
             target: (kind == FileKind::Symlink).then_some(b"target"),
             bytes,
+            overflow: None,
             now: self.tick(),
         })
     }

@@ -1,7 +1,7 @@
 //! What this process, its limits and its disks allow.
 
 use super::finding::Finding;
-use crate::config::{Catalog, Config, RuleConfig, Storage};
+use crate::config::{Catalog, Config, Storage};
 use crate::control::mounts::{self, Mount};
 use crate::host::{self, FileSystem};
 use std::path::Path;
@@ -81,9 +81,7 @@ fn disks(config: &Config, mounts: &[Mount]) -> Vec<Finding> {
     }
     for tier in &config.tiers {
         let Storage::Directory(directory) = &tier.storage else { continue };
-        let is_cold = |rule: &RuleConfig| rule.cold.as_ref().is_some_and(|cold| cold.tier == tier.name);
-        if config.rules.iter().any(|rule| rule.home == tier.name || rule.stage == tier.name || is_cold(rule))
-        {
+        if config.rules.iter().any(|rule| rule.stage == tier.name || rule.keeps_on(&tier.name)) {
             kept.push((
                 format!("tier {}", tier.name),
                 directory.path.clone(),

@@ -1,6 +1,7 @@
 //! `[[rule]]`
 
 use super::cold::{self, ColdConfig};
+use super::overflow::{self, OverflowConfig};
 use super::{mount, some_text, tier, word};
 use crate::config::raw::Section;
 use crate::config::report::{Findings, WHOLE_FILE};
@@ -24,6 +25,8 @@ pub struct RuleConfig {
     pub stage: String,
     /// Where files go that nobody has used for long.
     pub cold: Option<ColdConfig>,
+    /// Where new files go while home is too full.
+    pub overflow: Option<OverflowConfig>,
     /// Tiers for hot copies, nearest first.
     pub hot: Vec<String>,
     /// When a hot copy is made.
@@ -54,6 +57,16 @@ pub struct RuleConfig {
     pub settle: Duration,
     /// How long changes by other tools may stay unseen; `None`: for ever.
     pub revalidate: Option<Duration>,
+}
+
+impl RuleConfig {
+    /// Whether files of the rule may be on this tier for good.
+    #[must_use]
+    pub fn keeps_on(&self, tier: &str) -> bool {
+        let others =
+            [self.cold.as_ref().map(|cold| &cold.tier), self.overflow.as_ref().map(|over| &over.tier)];
+        self.home == tier || others.into_iter().flatten().any(|other| other == tier)
+    }
 }
 
 pub(in crate::config) const PROMOTES: [(&str, Promote); 3] =
@@ -91,7 +104,8 @@ impl Draft {
     pub(super) fn uses(&self, tier: &str) -> bool {
         let tiers = [&self.home, &self.stage].into_iter().flatten().chain(&self.value.hot);
         let cold = self.value.cold.as_ref().map(|cold| &cold.tier);
-        tiers.chain(cold).any(|used| used == tier)
+        let over = self.value.overflow.as_ref().map(|over| &over.tier);
+        tiers.chain(cold).chain(over).any(|used| used == tier)
     }
 
     pub(super) fn finish(self) -> Option<RuleConfig> {
@@ -139,6 +153,7 @@ fn read(
     let home = home.map(|home| home.value);
     let hot = read_hot(&mut reader, tiers, home);
     let mut cold = cold::read(&mut reader, tiers, home, &hot);
+    let overflow = overflow::read(&mut reader, tiers, mount, home);
     let stage = read_stage(&mut reader, tiers, mount, home, &hot);
     let owners = read_owners(&mut reader);
     let sizes = read_sizes(&mut reader);
@@ -166,6 +181,7 @@ fn read(
         home: String::new(),
         stage: String::new(),
         cold,
+        overflow,
         hot,
         promote,
         sizes,

@@ -71,6 +71,7 @@ pub(crate) fn standing(context: &Context, place: &Place, entry: &Entry) -> Resul
     match rules.role(entry.object.kind, subject, place.tier) {
         Role::Home => return Ok(Standing::Home),
         Role::Cold => return Ok(Standing::Cold),
+        Role::Overflow => return Ok(Standing::Overflow),
         Role::Former => return Ok(Standing::Elsewhere),
         Role::None => {}
     }

@@ -16,6 +16,15 @@ pub struct Cold {
     pub revalidate: Option<Duration>,
 }
 
+/// Where the new files of a rule go while its home is too full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow {
+    /// The tier.
+    pub tier: TierId,
+    /// The directory tier that takes new bytes for it; that itself if it is one.
+    pub stage: TierId,
+}
+
 /// How a tier relates to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -23,30 +32,37 @@ pub enum Role {
     Home,
     /// It is where the rule of a file sends what nobody uses.
     Cold,
+    /// It is where the rule of a file sends new ones while home is too full.
+    Overflow,
     /// It was home by former rules.
     Former,
     /// No rule places anything of it there.
     None,
 }
 
-/// The rule as it holds for files that are on its cold tier: that is their home as long as nobody uses them. What is read from there
-/// comes home, so that a hot copy would be of no use.
-pub(super) fn away(rule: &Rule) -> Option<Arc<Rule>> {
-    let cold = rule.cold?;
-    Some(Arc::new(Rule { home: cold.tier, hot: Vec::new(), keep_hot: None, ..rule.clone() }))
+/// The rule as it holds for files that are on its other tiers: that is their home. What is read on the cold tier comes home, so that a
+/// hot copy would be of no use.
+pub(super) fn away(rule: &Rule) -> Vec<Arc<Rule>> {
+    let over = |over: Overflow| {
+        let hot = rule.hot.iter().copied().filter(|tier| *tier != over.tier).collect();
+        Rule { home: over.tier, stage: over.stage, hot, ..rule.clone() }
+    };
+    let cold = |cold: Cold| Rule { home: cold.tier, hot: Vec::new(), keep_hot: None, ..rule.clone() };
+    [rule.overflow.map(over), rule.cold.map(cold)].into_iter().flatten().map(Arc::new).collect()
 }
 
 impl Compiled {
     /// The rule for a file that was sent to `tier`; none if it sends nothing there.
     pub(super) fn sent_to(&self, tier: TierId) -> Option<&Arc<Rule>> {
-        self.away.as_ref().filter(|rule| rule.home == tier)
+        self.away.iter().find(|rule| rule.home == tier)
     }
 }
 
 impl Rule {
     /// Every tier where its files may be for good.
     pub fn tiers(&self) -> impl Iterator<Item = TierId> {
-        [Some(self.home), self.cold.map(|cold| cold.tier)].into_iter().flatten()
+        let others = [self.cold.map(|cold| cold.tier), self.overflow.map(|over| over.tier)];
+        std::iter::once(self.home).chain(others.into_iter().flatten())
     }
 
     /// Where a file of this size goes when nobody uses it.
@@ -66,21 +82,24 @@ impl Rules {
     /// What something of this kind at the path has to do with a tier.
     #[must_use]
     pub fn role(&self, kind: FileKind, subject: Subject<'_>, tier: TierId) -> Role {
-        let (home, cold, former) = match kind {
+        let (home, cold, over, former) = match kind {
             FileKind::Directory => (
                 self.tiers_under(subject.path).contains(&tier),
+                false,
                 false,
                 self.former_under(subject.path).contains(&tier),
             ),
             _ => {
                 let rule = &self.compiled(subject).rule;
                 let cold = rule.cold.is_some_and(|cold| cold.tier == tier);
-                (rule.home == tier, cold, self.is_also_on(subject, tier))
+                let over = rule.overflow.is_some_and(|over| over.tier == tier);
+                (rule.home == tier, cold, over, self.is_also_on(subject, tier))
             }
         };
-        match (home, cold, former) {
+        match (home, cold, over, former) {
             (true, ..) => Role::Home,
-            (_, true, _) => Role::Cold,
+            (_, true, ..) => Role::Cold,
+            (_, _, true, _) => Role::Overflow,
             (.., true) => Role::Former,
             _ => Role::None,
         }
@@ -110,6 +129,18 @@ impl Rules {
         self.iter().filter(|_| !self.at_rest).filter_map(|rule| rule.cold).map(|cold| cold.idle).min()
     }
 
+    /// The homes whose new files go elsewhere while they are too full, each once.
+    #[must_use]
+    pub fn overflowing(&self) -> Vec<TierId> {
+        let mut homes = Vec::new();
+        for rule in self.iter().filter(|rule| rule.overflow.is_some() && !self.at_rest) {
+            if !homes.contains(&rule.home) {
+                homes.push(rule.home);
+            }
+        }
+        homes
+    }
+
     /// The longest such time.
     #[must_use]
     pub fn most_idle(&self) -> Option<Duration> {
@@ -120,7 +151,8 @@ impl Rules {
     #[must_use]
     pub fn revalidate_on(&self, path: &Key, tier: TierId) -> Option<Duration> {
         let mut matching = self.reaching(path);
-        let is_home = self.reaching(path).any(|one| one.rule.home == tier);
+        let holds = |rule: &Rule| rule.home == tier || rule.overflow.is_some_and(|over| over.tier == tier);
+        let is_home = self.reaching(path).any(|one| holds(&one.rule));
         match matching.find_map(|one| one.rule.cold.filter(|cold| !is_home && cold.tier == tier)) {
             Some(cold) => cold.revalidate,
             None => self.revalidate(path),
@@ -132,7 +164,7 @@ impl Rules {
     pub fn is_only_cold(&self, path: &Key, tier: TierId) -> bool {
         let mut cold = false;
         for one in self.reaching(path) {
-            if one.rule.home == tier {
+            if one.rule.home == tier || one.rule.overflow.is_some_and(|over| over.tier == tier) {
                 return false;
             }
             cold |= one.rule.cold.is_some_and(|cold| cold.tier == tier);

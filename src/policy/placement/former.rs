@@ -21,6 +21,9 @@ pub struct Spot {
     /// Number of the tier where files went that nobody used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold: Option<u32>,
+    /// Number of the tier where new files went while home was too full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<u32>,
 }
 
 impl Spot {
@@ -61,6 +64,7 @@ impl Ledger {
             owners: rule.owners.clone(),
             home: rule.home.0,
             cold: rule.cold.map(|cold| cold.tier.0),
+            overflow: rule.overflow.map(|over| over.tier.0),
         };
         let spots: Vec<Spot> = rules.iter().map(spot).collect();
         let next = spots.iter().map(|spot| spot.number + 1).chain([self.next]).max().unwrap_or(0);
@@ -71,7 +75,8 @@ impl Ledger {
     #[must_use]
     pub fn places_otherwise(&self, other: &Self) -> bool {
         let is_alike = |a: &Spot, b: &Spot| {
-            (&a.pattern, &a.owners, a.home, a.cold) == (&b.pattern, &b.owners, b.home, b.cold)
+            (&a.pattern, &a.owners, a.home, a.cold, a.overflow)
+                == (&b.pattern, &b.owners, b.home, b.cold, b.overflow)
         };
         let (these, others) = (&self.spots, &other.spots);
         let alike = these.len() == others.len() && these.iter().zip(others).all(|(a, b)| is_alike(a, b));
@@ -95,7 +100,8 @@ impl Former {
     fn new(ledger: &Ledger) -> Self {
         let compiled = ledger.spots.iter().filter_map(|spot| {
             let pattern = Pattern::parse(&spot.pattern).ok()?;
-            let tiers = [Some(spot.home), spot.cold].into_iter().flatten().map(TierId).collect();
+            let tiers =
+                [Some(spot.home), spot.cold, spot.overflow].into_iter().flatten().map(TierId).collect();
             Some(Known { pattern, owners: spot.owners.clone(), tiers })
         });
         Self(compiled.collect())

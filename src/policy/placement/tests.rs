@@ -12,6 +12,7 @@ fn rule(index: usize, pattern: &str, home: u32) -> Rule {
         owners: Owners::default(),
         home: TierId(home),
         cold: None,
+        overflow: None,
         stage: TierId(home),
         hot: Vec::new(),
         promote: Promote::Never,
@@ -369,4 +370,22 @@ fn a_rule_that_sends_nothing_away_any_more_is_remembered() {
     let role = |tier| now.role(FileKind::Regular, Subject::new(&path, Ids::default()), TierId(tier));
     assert_eq!([role(1), role(3), role(2)], [Role::Home, Role::Former, Role::None]);
     assert_eq!(now.found_under(&key("a")), [TierId(1), TierId(3)]);
+}
+
+#[test]
+fn a_file_that_home_had_no_room_for_has_its_own_stage() {
+    let mut full = with_cold(rule(0, "**", 1), 3);
+    full.overflow = Some(Overflow { tier: TierId(4), stage: TierId(2) });
+    let rules = Rules::new(vec![full]).unwrap();
+    let path = key("a");
+    let sent = |tier| Subject { path: &path, ids: Ids::default(), away: Some(TierId(tier)) };
+    let place = |tier| (rules.rule(sent(tier)).home, rules.rule(sent(tier)).stage);
+    assert_eq!(
+        [place(4), place(3), place(9)],
+        [(TierId(4), TierId(2)), (TierId(3), TierId(1)), (TierId(1), TierId(1))]
+    );
+    assert_eq!(rules.tiers_under(&Key::ROOT), [TierId(1), TierId(3), TierId(4)]);
+    assert_eq!(rules.overflowing(), [TierId(1)]);
+    let role = |tier| rules.role(FileKind::Regular, Subject::new(&path, Ids::default()), TierId(tier));
+    assert_eq!([role(1), role(3), role(4)], [Role::Home, Role::Cold, Role::Overflow]);
 }

@@ -130,6 +130,7 @@ impl Heir<'_> {
                 _ if object.kind == FileKind::Directory => Standing::Home,
                 Role::Home => Standing::Home,
                 Role::Cold => Standing::Cold,
+                Role::Overflow => Standing::Overflow,
                 Role::Former | Role::None => Standing::Foreign,
             }
         };
@@ -163,6 +164,7 @@ impl Heir<'_> {
             rdev: 0,
             target: None,
             bytes,
+            overflow: None,
             now: self.now(),
         })?;
         Ok(inode.attr.ino)

@@ -96,6 +96,7 @@ fn rules(scratch: TierId, blob: TierId) -> Rules {
         pattern: pattern.into(),
         home,
         cold: None,
+        overflow: None,
         stage: scratch,
         hot: hot.to_vec(),
         promote: Promote::Never,
@@ -184,6 +185,8 @@ impl World {
             rules: Arc::new(rules(self.scratch_id, self.blob_id)),
             stores: self.stores(),
             heat: Arc::new(Heat::new(Arc::clone(&self.clock))),
+            fullness: Default::default(),
+            marks: HashMap::new(),
             clock: Arc::clone(&self.clock),
             runtime: tokio::runtime::Handle::current(),
             invalidate: Arc::new(move |invalidation| told.lock().push(invalidation)),
@@ -281,6 +284,7 @@ impl World {
             rdev: 0,
             target,
             bytes,
+            overflow: None,
             now: self.now(),
         };
         self.catalog.create(&new).expect("a new inode").attr.ino

@@ -32,6 +32,7 @@ fn a_catalog_outlives_its_daemon() {
         rdev: 0,
         target: None,
         bytes: NewBytes::Native { tier, version: version(1), native, mtime: Timestamp(5) },
+        overflow: None,
         now: Timestamp(5),
     };
     let made = catalog.create(&new).unwrap();
