@@ -34,6 +34,7 @@ pub use evict::{HotPlan, Leaving};
 pub use flush::{FlushReport, FlushScope, Named, Progress};
 pub use handle::MoverHandle;
 pub use listing::{Queued, Stand, What};
+pub use overflow::OverflowPlan;
 pub use recover::Recovered;
 pub use rehome::FORMER;
 pub use room::RoomMaker;

@@ -30,6 +30,7 @@ mod natives;
 mod node;
 mod open;
 mod open_file;
+mod overflow;
 mod partial;
 mod place;
 mod preserve;

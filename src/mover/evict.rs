@@ -122,15 +122,20 @@ pub(crate) fn make_room(context: &Context, turn: Turn) {
     }
 }
 
+/// Tells a tier how much of its capacity is used, if it has one.
+pub(crate) fn count(context: &Context, tier: TierId) -> Result<()> {
+    let hot = context.stores.hot.get(&tier).filter(|hot| hot.counted);
+    let (Some(hot), Some(evictor)) = (hot, context.evictors.get(&tier)) else { return Ok(()) };
+    let Some(resident) = hot.store.tier().resident() else { return Ok(()) };
+    evictor.lock().count(context, tier, hot, resident)
+}
+
 impl Evictor {
     fn make_room(&mut self, context: &Context, tier: TierId, hot: &HotTier) -> Result<()> {
         let Some(resident) = hot.store.tier().resident() else { return Ok(()) };
         let space = hot.store.space();
         if hot.counted {
-            if self.is_old(context) {
-                self.look(context, tier, &hot.store, &Kept::on(context, tier, &hot.store)?)?;
-            }
-            resident.note_used(self.others(context, tier)?.saturating_add(space.copies()).max(1));
+            self.count(context, tier, hot, resident)?;
         }
         let room = Room::of(resident, marks(context, tier, hot))?;
         let too_much = room.too_much(space);
@@ -150,6 +155,22 @@ impl Evictor {
         }
         let left = room.left.saturating_add(i64::try_from(freed).unwrap_or(i64::MAX));
         space.publish(room.all, left, self.least(context));
+        Ok(())
+    }
+
+    /// Tells the tier how much of its capacity is used.
+    fn count(
+        &mut self,
+        context: &Context,
+        tier: TierId,
+        hot: &HotTier,
+        resident: &dyn Resident,
+    ) -> Result<()> {
+        if self.is_old(context) {
+            self.look(context, tier, &hot.store, &Kept::on(context, tier, &hot.store)?)?;
+        }
+        let copies = hot.store.space().copies();
+        resident.note_used(self.others(context, tier)?.saturating_add(copies).max(1));
         Ok(())
     }
 

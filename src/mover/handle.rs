@@ -8,6 +8,7 @@ use crate::mover::engine::{Event, FlushRequest};
 use crate::mover::evict::{self, HotPlan};
 use crate::mover::flush::{self, FlushReport, FlushScope, Hold, Named, PROGRESS_EVERY, Progress, Targets};
 use crate::mover::listing::{self, Queued};
+use crate::mover::overflow::{self, OverflowPlan};
 use crate::mover::recover;
 use crate::mover::room::RoomMaker;
 use crate::mover::status::{MoverStatus, Trouble};
@@ -176,6 +177,22 @@ impl MoverHandle {
     /// If the catalog can't be read.
     pub async fn plan_cold(&self) -> Result<ColdPlan> {
         cold::plan(&self.context).await
+    }
+
+    /// What is elsewhere because its home is too full.
+    ///
+    /// # Errors
+    /// If the catalog can't be read.
+    pub async fn plan_overflow(&self) -> Result<OverflowPlan> {
+        self.context.blocking(overflow::plan).await
+    }
+
+    /// Looks now how full homes are, and calls home what there is room for; answers how many files.
+    ///
+    /// # Errors
+    /// If the catalog can't be read.
+    pub async fn look_at_homes(&self) -> Result<u64> {
+        self.context.blocking(overflow::pass).await
     }
 
     /// Looks now for files that nobody uses, and moves them; answers how many moved.

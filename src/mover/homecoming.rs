@@ -1,4 +1,4 @@
-//! Files that were away and are used again come home, a few at a time. The rows in the catalog say which; they go when the file is
+//! Files that were away and are used again, or for which home has room again, come home, a few at a time. The rows in the catalog say which; they go when the file is
 //! at home.
 
 use crate::catalog::Reason;
@@ -37,7 +37,7 @@ pub(crate) async fn run(context: Arc<Context>) {
         let next = match round(&context, &mut waits).await {
             Ok(next) => next,
             Err(error) => {
-                tracing::warn!(%error, "files that were used can't be brought home now; it is tried again");
+                tracing::warn!(%error, "files that are wanted at home can't be brought there now; it is tried again");
                 Some(AGAIN)
             }
         };

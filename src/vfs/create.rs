@@ -6,11 +6,13 @@ use super::stage::{STAGE_MODE, set_mtime};
 use super::{Caller, Entry, Vfs};
 use crate::catalog::{Inode, NewBytes, NewInode, WriteState, stage_name};
 use crate::error::{Error, Kind, Result};
-use crate::fullness::Level;
 use crate::policy::placement::Subject;
 use crate::tier::{Access, Object, Resident, Special};
 use crate::types::{AttrChange, FileKind, Ino, Key, TierId, Whereabouts};
 use std::fs::File;
+
+/// What was made natively, and where.
+type Placed = (TierId, NewBytes, Key);
 
 impl Vfs {
     /// Makes and opens a regular file.
@@ -54,17 +56,9 @@ impl Vfs {
     ) -> Result<(Inode, File, TierId)> {
         let directory = self.directory(parent)?;
         let owner = self.ownership(caller, &directory, mode, Inherit::Group);
-        let rule = self.rule(path, owner.ids());
-        let Some(overflow) = rule.overflow else { return self.make_on(parent, name, path, owner, None) };
-        if !self.parts.fullness.is_full(rule.home) {
-            match self.make_on(parent, name, path, owner, None) {
-                Err(error) if error.kind() == Kind::NoSpace => {
-                    self.parts.fullness.note(rule.home, Level::Full);
-                }
-                made => return made,
-            }
-        }
-        self.make_on(parent, name, path, owner, Some(overflow.tier))
+        self.make_where_room_is(path, owner.ids(), |overflow| {
+            self.make_on(parent, name, path, owner, overflow)
+        })
     }
 
     /// The same at home, or on the tier that takes files while home is too full.
@@ -243,10 +237,10 @@ impl Vfs {
             return Err(Kind::Exists.into());
         }
         let began = self.parts.clock.monotonic();
-        let placed = self.place_special(parent, name, &path, special, owner)?;
+        let placed = self.place_where_room_is(parent, name, &path, special, owner)?;
         let native = placed.is_some();
-        let (bytes, key) = match placed {
-            Some((bytes, key)) => (bytes, Some(key)),
+        let (bytes, made) = match placed {
+            Some((tier, bytes, key)) => (bytes, Some((tier, key))),
             None => (
                 NewBytes::Deferred { domain: self.rules().domain_of(kind, Subject::new(&path, owner.ids())) },
                 None,
@@ -254,7 +248,8 @@ impl Vfs {
         };
         let added = self.add(parent, name, kind, owner, rdev, target, bytes, None);
         if added.is_err()
-            && let (Some(key), Some((_, resident))) = (key, self.resident_home(&path, owner.ids()))
+            && let Some((tier, key)) = made
+            && let Some(resident) = self.resident(tier)
         {
             remove(resident, &key, special);
         }
@@ -265,18 +260,37 @@ impl Vfs {
         Ok(entry)
     }
 
-    /// Makes it on its resident home; `None` leaves it to the mover.
-    fn place_special(
+    /// Makes it on its resident home; `None` leaves it to the mover. A directory, which has no home of its own, is made on the directory
+    /// tier that takes new files while home has no room for it.
+    fn place_where_room_is(
         &self,
         parent: Ino,
         name: &[u8],
         path: &Key,
         special: &Special,
         owner: Owner,
-    ) -> Result<Option<(NewBytes, Key)>> {
-        let Some((tier, resident)) = self.resident_home(path, owner.ids()) else {
-            return Ok(None);
-        };
+    ) -> Result<Option<Placed>> {
+        let rule = self.rule(path, owner.ids());
+        let place = |tier| self.place_special(parent, name, tier, special, owner);
+        let overflow = rule.overflow.filter(|_| *special == Special::Directory);
+        match (place(rule.home), overflow) {
+            (Err(error), Some(overflow)) if error.kind() == Kind::NoSpace => {
+                self.has_no_room(rule.home);
+                place(overflow.tier)?.map_or(Err(error), |placed| Ok(Some(placed)))
+            }
+            (placed, _) => placed,
+        }
+    }
+
+    fn place_special(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        tier: TierId,
+        special: &Special,
+        owner: Owner,
+    ) -> Result<Option<Placed>> {
+        let Some(resident) = self.resident(tier) else { return Ok(None) };
         let made = self.with_native_key(parent, name, tier, |key| match special {
             Special::Directory => resident.mkdir(key, owner.mode),
             other => resident.make(key, other, owner.mode),
@@ -290,7 +304,7 @@ impl Vfs {
         crate::failpoint::pass("native_special_made");
         let described = resident.set_attr(&key, &owner.change()).and_then(|()| {
             let bytes = native_bytes(tier, resident.stat(&key)?)?;
-            Ok(Some((bytes, key.clone())))
+            Ok(Some((tier, bytes, key.clone())))
         });
         if described.is_err() {
             remove(resident, &key, special);

@@ -195,11 +195,11 @@ impl Vfs {
     /// Why a file is not at its home that had no room for it, and when it moves there.
     fn next_of_overflow(&self, path: &Key, inode: &Inode) -> Option<String> {
         let away = inode.away.filter(|_| self.rules().is_away(Subject::new(path, inode.opened_as())))?;
-        let (tier, home) =
-            (self.tier_name(away.tier), self.tier_name(self.rule(path, inode.attr.ids()).home));
-        let since = utc(away.since);
+        let home = self.rule(path, inode.attr.ids()).home;
+        let is_full = if self.parts.fullness.is_full(home) { "is" } else { "was" };
+        let (tier, home, since) = (self.tier_name(away.tier), self.tier_name(home), utc(away.since));
         Some(format!(
-            "on {tier}: {home} was over its high water at {since}; moves there when that is below its low water"
+            "on {tier} since {since}, as {home} {is_full} over its high water: moves to {home} when that is below its low water"
         ))
     }
 

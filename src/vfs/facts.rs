@@ -189,7 +189,7 @@ impl Vfs {
         }
         let path = self.some_path(ino)?;
         for replica in newest.iter().filter(|replica| self.resident(replica.tier).is_none()) {
-            if let Some((tier, key)) = self.hot_copies(&self.rule(&path, inode.attr.ids()), replica)?.first()
+            if let Some((tier, key)) = self.hot_copies(&self.rule(&path, inode.opened_as()), replica)?.first()
             {
                 return self.on_tier(*tier, key);
             }

@@ -105,7 +105,7 @@ impl Vfs {
             !replica.staged && (&replica.key != key || replica.version.as_ref() != Some(version))
         });
         let moved = moved.ok_or(Kind::Stale)?;
-        let reader = self.stream(&self.rule(&self.some_path(node.ino)?, inode.attr.ids()), moved, &inode)?;
+        let reader = self.stream(&self.rule(&self.some_path(node.ino)?, inode.opened_as()), moved, &inode)?;
         let bytes = Bytes::Streamed(reader.clone());
         let (id, generation, epoch) = (open.id, open.generation, open.epoch);
         let followed = OpenFile { id, bytes, generation, passthrough: false.into(), epoch };
@@ -120,7 +120,7 @@ impl Vfs {
     pub fn write(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Result<usize> {
         let open = self.opened(handle)?;
         self.note_use(&open);
-        open.writable()?.write(offset, data)
+        self.note_room(&open, open.writable()?.write(offset, data))
     }
 
     /// A program uses the tier with these bytes.
@@ -142,7 +142,8 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::write`], also if a part was written.
     pub fn write_all(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Result<usize> {
-        self.opened(handle)?.writable()?.write_all(offset, data)?;
+        let open = self.opened(handle)?;
+        self.note_room(&open, open.writable()?.write_all(offset, data))?;
         Ok(data.len())
     }
 
@@ -216,7 +217,8 @@ impl Vfs {
     /// As fallocate(2).
     pub fn fallocate(&self, handle: FileHandle, mode: i32, offset: u64, length: u64) -> Result<()> {
         let flags = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        self.opened(handle)?.writable()?.allocate(flags, offset, length)
+        let open = self.opened(handle)?;
+        self.note_room(&open, open.writable()?.allocate(flags, offset, length))
     }
 
     /// `SEEK_DATA` and `SEEK_HOLE`. A streamed file is all data.

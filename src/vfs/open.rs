@@ -467,11 +467,11 @@ impl Vfs {
 
     /// A file that was written in place on `tier` may have names whose homes are elsewhere.
     fn tell_other_homes(&self, ino: Ino, tier: TierId) -> Result<()> {
-        let ids = self.ids(ino)?;
+        let whereabouts = self.catalog().inode(ino)?.whereabouts();
         for (parent, name) in self.catalog().names(ino)? {
             let path = self.child_path(parent, &name)?;
-            if self.rule(&path, ids).home != tier {
-                self.catalog().queue(ino, &self.domain(&path, ids))?;
+            if self.rule(&path, whereabouts).home != tier {
+                self.catalog().queue(ino, &self.domain(&path, whereabouts.ids))?;
                 return Ok(());
             }
         }

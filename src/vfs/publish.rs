@@ -266,7 +266,7 @@ impl Vfs {
 
     /// Whether the staged bytes of a file may serve as its hot copy.
     pub(super) fn may_stay_hot(&self, ino: Ino) -> Result<bool> {
-        let rule = self.rule(&self.some_path(ino)?, self.ids(ino)?);
+        let rule = self.rule(&self.some_path(ino)?, self.catalog().inode(ino)?.opened_as());
         Ok(rule.hot.contains(&rule.stage))
     }
 

@@ -6,7 +6,7 @@ use crate::catalog::{Backlog, Waiting};
 use crate::error::{Kind, Result};
 use crate::policy::placement::{Order, Rule};
 use crate::policy::room::{self, Ordering, Part, Room, Sums, Waits};
-use crate::types::{Ids, Ino, Key, Seq, TierId};
+use crate::types::{Ids, Ino, Key, Seq, TierId, Whereabouts};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -87,8 +87,8 @@ impl Vfs {
     /// # Errors
     /// If the catalog can't be read.
     pub fn room(&self, wanted: &Wanted) -> Result<Option<Cause>> {
-        let Some((path, ids)) = self.wanted_path(wanted)? else { return Ok(None) };
-        let rule = self.rule(&path, ids);
+        let Some((path, whereabouts)) = self.wanted_path(wanted)? else { return Ok(None) };
+        let rule = self.rule(&path, whereabouts);
         if rule.dirty_max.is_none() {
             return Ok(None);
         }
@@ -111,15 +111,13 @@ impl Vfs {
     /// # Errors
     /// If the catalog can't be read.
     pub fn room_on_stage(&self, wanted: &Wanted) -> Result<Option<(Cause, Duration)>> {
-        let Some((path, ids)) = self.wanted_path(wanted)? else { return Ok(None) };
-        let rule = self.rule(&path, ids);
+        let Some((path, whereabouts)) = self.wanted_path(wanted)? else { return Ok(None) };
+        let rule = self.rule(&path, whereabouts);
         if rule.stage == rule.home {
             return Ok(None);
         }
         let backlog = self.backlog()?;
-        let staged = |part: &&Backlog| {
-            self.rule_of(part).is_some_and(|of| of.stage == rule.stage && of.home != of.stage)
-        };
+        let staged = |part: &&Backlog| self.rule_of(part).is_some_and(|of| of.stages_on(rule.stage));
         let room = room::on_full_stage(self.sums(backlog.iter().filter(staged)));
         if room != Room::Wait {
             return Ok(None);
@@ -166,10 +164,15 @@ impl Vfs {
     }
 
     /// None if it is gone.
-    fn wanted_path(&self, wanted: &Wanted) -> Result<Option<(Key, Ids)>> {
+    fn wanted_path(&self, wanted: &Wanted) -> Result<Option<(Key, Whereabouts)>> {
         let path = match wanted {
-            Wanted::File(ino) => self.ids(*ino).and_then(|ids| Ok((self.some_path(*ino)?, ids))),
-            Wanted::Name(dir, name, ids) => self.child_path(*dir, name).map(|path| (path, *ids)),
+            Wanted::File(ino) => {
+                self.catalog().inode(*ino).and_then(|inode| Ok((self.some_path(*ino)?, inode.opened_as())))
+            }
+            Wanted::Name(dir, name, ids) => self.child_path(*dir, name).map(|path| {
+                let whereabouts = self.new_whereabouts(&path, *ids);
+                (path, whereabouts)
+            }),
         };
         match path {
             Ok(path) => Ok(Some(path)),

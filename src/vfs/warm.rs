@@ -42,7 +42,7 @@ impl Vfs {
             return Ok(if rehydrating { Warming::Rehydrating } else { Warming::Near });
         }
         let path = self.some_path(ino)?;
-        let rule = self.rule(&path, inode.attr.ids());
+        let rule = self.rule(&path, inode.opened_as());
         let is_here = newest.iter().any(|replica| self.resident(replica.tier).is_some());
         if is_here && (rule.hot.is_empty() || self.clean_at_resident_home(&rule, &newest).is_none()) {
             return Ok(Warming::Near);

@@ -41,8 +41,15 @@ impl Vfs {
         truncate: bool,
     ) -> Result<Writing> {
         let ino = inode.attr.ino;
+        if truncate && shared.is_none() {
+            inode = self.begins_elsewhere(inode)?;
+        }
         for _ in 0..MOVING_TARGET {
             match self.begin_writing(caller, shared.clone(), &inode, truncate) {
+                Err(error) if error.kind() == Kind::NoSpace => match self.stays_elsewhere(&inode)? {
+                    Some(stays) => inode = stays,
+                    None => return Err(error),
+                },
                 Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {
                     self.let_names_settle(ino)?;
                     inode = self.catalog().inode(ino)?;

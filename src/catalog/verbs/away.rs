@@ -45,7 +45,7 @@ impl Catalog {
     pub fn come_home(&self, ino: Ino) -> Result<Inode> {
         let inode = self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
-            if tx.is_wanted(&mut inode) {
+            if tx.returns(&mut inode, &[Reason::Going, Reason::Cold, Reason::Overflow]) {
                 tx.update_inode(&inode)?;
             }
             Ok(inode)
@@ -54,17 +54,17 @@ impl Catalog {
         Ok(inode)
     }
 
-    /// Home has room again for a file that it had none for: it is wanted there, and whoever brings it is told.
-    pub fn fits_home(&self, ino: Ino) -> Result<()> {
+    /// Home has no room for a file that is there, or on its way: it is to live on `tier` until there is some. Answers the file as it is
+    /// now.
+    pub fn overflows(&self, ino: Ino, tier: TierId) -> Result<Inode> {
         self.engine.write(|tx| {
             let mut inode = tx.inode(ino)?;
-            if tx.returns(&mut inode, &[Reason::Overflow]) {
+            if inode.whereabouts().away.is_none() {
+                inode.away = Some(Away { tier, reason: Reason::Overflow, since: tx.now() });
                 tx.update_inode(&inode)?;
             }
-            Ok(())
-        })?;
-        self.returning.notify_one();
-        Ok(())
+            Ok(inode)
+        })
     }
 
     /// The file is at home: nothing is left of what `away` said, unless it was sent away anew.
@@ -100,6 +100,18 @@ impl Catalog {
                 |row| row.get::<_, i64>(0),
             )?;
             Ok(count.unwrap_or_default().unsigned_abs())
+        })
+    }
+
+    /// The same, and how many bytes they have.
+    pub fn sum_away(&self, reason: Reason) -> Result<(u64, u64)> {
+        self.engine.read(|tx| {
+            let sums = tx.first(
+                "SELECT count(*), coalesce(sum(size), 0) FROM inode WHERE away_why = ?1 AND away_why <> 0 AND nlink > 0",
+                [reason as u8],
+                |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs())),
+            )?;
+            Ok(sums.unwrap_or_default())
         })
     }
 

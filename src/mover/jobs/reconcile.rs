@@ -4,8 +4,9 @@ use crate::catalog::{Replica, Step, WriteState};
 use crate::error::{Error, Kind};
 use crate::mover::context::Context;
 use crate::mover::jobs::commit::{Act, commit, resident};
-use crate::mover::jobs::subject::{Subject, Target};
+use crate::mover::jobs::subject::{Name, Subject, Target};
 use crate::mover::jobs::{Flow, Halt, ahead, conflict, directory, partial, relocate, tidy, upload};
+use crate::mover::overflow;
 use crate::mover::queue::later;
 use crate::mover::status::Counters;
 use crate::policy::placement::Order;
@@ -63,8 +64,7 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
         // Under an earlier name the bytes may have left the stage.
         let Some(now) = Subject::look(context, subject.ino())? else { return Err(Halt::Again) };
         not_open(&now, step)?;
-        let mut target = name.target(context, &step.domain).await?;
-        bytes += bring(context, &now, &mut target, step).await?;
+        bytes += bring_home(context, &now, name, step).await?;
     }
     tidy::leftovers(context, subject.ino(), &step.domain).await?;
     tidy::staged(context, subject.ino(), &step.domain).await?;
@@ -90,11 +90,11 @@ pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, step: &Step) -> Flo
         return tidy::leftovers(context, ino, domain).await;
     };
     for name in &subject.names {
-        let mut target = name.target(context, domain).await?;
         if subject.inode.state == WriteState::Clean {
-            bring(context, &subject, &mut target, step).await?;
+            bring_home(context, &subject, name, step).await?;
             continue;
         }
+        let mut target = name.target(context, domain).await?;
         let lock = (target.place.tier, target.key.clone());
         let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
         relocate::make_way(context, ino, &mut target, domain).await?;
@@ -117,8 +117,7 @@ pub(crate) async fn settle(context: &Arc<Context>, ino: Ino, domain: &str) -> Fl
         return Err(Halt::Open);
     }
     for name in &subject.names {
-        let mut target = name.target(context, domain).await?;
-        bring(context, &subject, &mut target, &Step::unqueued(ino, domain)).await?;
+        bring_home(context, &subject, name, &Step::unqueued(ino, domain)).await?;
     }
     tidy::leftovers(context, ino, domain).await?;
     tidy::whereabouts(context, ino)
@@ -173,6 +172,17 @@ fn is_open_elsewhere(context: &Context, subject: &Subject) -> Result<bool, Error
             && context.tier(replica.tier).is_ok_and(|tier| tier.resident().is_some())
     };
     Ok(relocate::strays(context, subject)?.iter().any(in_place))
+}
+
+/// Brings the newest content and attributes to the home of a name, or where its rule sends what home has no room for.
+async fn bring_home(context: &Arc<Context>, subject: &Subject, name: &Name, step: &Step) -> Flow<u64> {
+    let mut target = name.target(context, &step.domain).await?;
+    match bring(context, subject, &mut target, step).await {
+        Err(Halt::Failed(error)) if overflow::no_room(context, subject.ino(), name.home, &error)? => {
+            Err(Halt::Again)
+        }
+        brought => brought,
+    }
 }
 
 /// Makes `target` hold the newest content and attributes; answers the bytes that reached it.

@@ -65,6 +65,13 @@ impl Rule {
         std::iter::once(self.home).chain(others.into_iter().flatten())
     }
 
+    /// Whether some of its files go through a stage on this tier, rather than being written where they live.
+    #[must_use]
+    pub fn stages_on(&self, tier: TierId) -> bool {
+        let through = |stage: TierId, home: TierId| stage == tier && home != stage;
+        through(self.stage, self.home) || self.overflow.is_some_and(|over| through(over.stage, over.tier))
+    }
+
     /// Where a file of this size goes when nobody uses it.
     #[must_use]
     pub fn cold_for(&self, size: u64) -> Option<Cold> {
