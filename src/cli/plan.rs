@@ -3,7 +3,7 @@
 use crate::cli::args::PlanArgs;
 use crate::cli::failure::Failure;
 use crate::cli::{say, text};
-use crate::control::protocol::{ColdPlan, HotPlan, Leaving, Plan, Unused};
+use crate::control::protocol::{ColdPlan, HotPlan, Leaving, OverflowPlan, Plan, Unused};
 use crate::control::target::Target;
 
 /// Shows the plan of the mount around the path, or of the only one.
@@ -40,6 +40,21 @@ fn lines(plan: &Plan) -> Vec<String> {
         }
     }
     lines.extend(unused(&plan.cold));
+    lines.extend(overflowing(&plan.overflow));
+    lines
+}
+
+fn overflowing(overflow: &OverflowPlan) -> Vec<String> {
+    let full = overflow.full.iter();
+    let mut lines: Vec<String> = full
+        .map(|tier| format!("overflow: {tier} is too full for new files, which go elsewhere until it is below its low water"))
+        .collect();
+    if overflow.files > 0 {
+        let (files, bytes) = (text::counted(overflow.files, "file"), text::bytes(overflow.bytes));
+        lines.push(format!(
+            "overflow: {files}, {bytes}, for which there was no room at home: they go there when there is"
+        ));
+    }
     lines
 }
 
@@ -47,7 +62,7 @@ fn unused(cold: &ColdPlan) -> Vec<String> {
     let mut lines = Vec::new();
     if cold.returning > 0 {
         lines.push(format!(
-            "cold: {} on the way home, as they were used",
+            "home: {} on the way back from another tier",
             text::counted(cold.returning, "file")
         ));
     }
@@ -120,9 +135,17 @@ mod tests {
         assert_eq!(
             lines(&Plan { cold, ..Plan::default() })[1..],
             [
-                "cold: 1 file on the way home, as they were used",
+                "home: 1 file on the way back from another tier",
                 "cold: 2 files that nobody uses, 5.0 MiB, go now, these first",
                 "   1.0 MiB       3.0 days  to blob  m",
+            ]
+        );
+        let overflow = OverflowPlan { full: vec!["share".into()], files: 3, bytes: 5 << 20 };
+        assert_eq!(
+            lines(&Plan { overflow, ..Plan::default() })[1..],
+            [
+                "overflow: share is too full for new files, which go elsewhere until it is below its low water",
+                "overflow: 3 files, 5.0 MiB, for which there was no room at home: they go there when there is",
             ]
         );
         assert!(said[1].contains("1.0 MiB too much") && said[1].contains("1.0 GiB leave now"), "{}", said[1]);

@@ -261,7 +261,7 @@ fn a_rule_says_where_new_files_go_while_home_is_full() {
     ] {
         assert_said(&rule(mount, line), expected);
     }
-    assert_said(&small("", "", "overflow = \"disk\""), "a blob home is never full");
+    assert_said(&small("", "", "overflow = \"disk\""), "a blob home has no high water");
 }
 
 #[test]

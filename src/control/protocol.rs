@@ -17,7 +17,7 @@ mod plan;
 mod queue;
 
 pub use pins::{Evicted, PinPage, PinRow, Pinned, STAYS_MAX, Stays, Why};
-pub use plan::{ColdPlan, HotPlan, Leaving, Plan, Unused};
+pub use plan::{ColdPlan, HotPlan, Leaving, OverflowPlan, Plan, Unused};
 pub use queue::{QueuePage, QueueQuery, QueueRow, QueueState, QueueWhat, Retried};
 
 /// The version this code speaks.

@@ -86,6 +86,9 @@ pub struct Status {
     /// Rules with more dirty bytes than they allow, of which none can be committed.
     #[serde(default)]
     pub over: Vec<OverLimit>,
+    /// Homes that are too full for new files, which go to the `overflow` of their rules.
+    #[serde(default)]
+    pub overflowing: Vec<String>,
     /// Conflict copies made since the mount.
     #[serde(default)]
     pub conflicts: u64,

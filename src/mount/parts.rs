@@ -285,6 +285,14 @@ pub(super) fn defaults(options: &MountOptions) -> Defaults {
     }
 }
 
+impl Assembled {
+    /// What the config calls a tier.
+    pub fn name_of(&self, tier: TierId) -> String {
+        let built = self.built.iter().find(|built| built.row.id == tier);
+        built.map_or_else(String::new, |built| built.row.name.clone())
+    }
+}
+
 pub(super) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

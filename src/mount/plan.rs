@@ -1,7 +1,7 @@
 //! What the mover would do now, as the commands see it.
 
 use super::daemon::Live;
-use crate::control::protocol::{ColdPlan, HotPlan, Leaving, Plan, Unused, WirePath};
+use crate::control::protocol::{ColdPlan, HotPlan, Leaving, OverflowPlan, Plan, Unused, WirePath};
 use crate::error::Result;
 use crate::mover;
 use crate::types::Key;
@@ -15,18 +15,17 @@ impl Live {
         let status = self.assembled.mover.status()?;
         let hot = hot.into_iter().map(|plan| self.hot_plan(plan)).collect::<Result<_>>()?;
         let cold = self.cold_plan(self.assembled.mover.plan_cold().await?);
-        Ok(Plan { steps: status.queued, bytes: status.dirty_bytes, hot, cold })
+        let mover::OverflowPlan { full, files, bytes } = self.assembled.mover.plan_overflow().await?;
+        let full = full.into_iter().map(|tier| self.assembled.name_of(tier)).collect();
+        let overflow = OverflowPlan { full, files, bytes };
+        Ok(Plan { steps: status.queued, bytes: status.dirty_bytes, hot, cold, overflow })
     }
 
     fn cold_plan(&self, plan: mover::ColdPlan) -> ColdPlan {
-        let name = |tier| {
-            let built = self.assembled.built.iter().find(|built| built.row.id == tier);
-            built.map_or_else(String::new, |built| built.row.name.clone())
-        };
         let first = plan.first.into_iter().map(|leaver| Unused {
             path: WirePath(leaver.path.as_bytes().to_vec()),
             bytes: leaver.size,
-            tier: name(leaver.tier),
+            tier: self.assembled.name_of(leaver.tier),
             idle_s: leaver.idle.as_secs(),
         });
         ColdPlan { files: plan.files, bytes: plan.bytes, returning: plan.returning, first: first.collect() }

@@ -76,7 +76,7 @@ impl Live {
 
     fn may_be_used(&self, newer: &Config, one: &Built) -> std::result::Result<(), String> {
         let (id, name) = (one.row.id, &one.row.name);
-        let stages = newer.rules.iter().any(|rule| rule.stage == *name);
+        let stages = newer.rules.iter().any(|rule| rule.stages_on(name));
         let hot = newer.rules.iter().any(|rule| rule.hot.contains(name));
         let (stage_is_there, hot_is_there) =
             (self.assembled.stages.contains_key(&id), self.assembled.hots.contains_key(&id));

@@ -163,6 +163,10 @@ pub fn of(live: &Live) -> Status {
         }),
         waiting: waiting(assembled),
         over: over(assembled),
+        overflowing: {
+            let homes = assembled.mover.overflowing().into_iter();
+            homes.map(|tier| assembled.name_of(tier)).collect()
+        },
         conflicts: mover.conflicts,
         conflicts_left: mover.conflict_copies,
         shadowed: 0,

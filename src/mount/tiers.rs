@@ -74,7 +74,7 @@ pub async fn build(
 /// A tier where files are homed or staged must take them.
 pub fn must_take_writes(config: &Config, one: &Built) -> Result<()> {
     let name = &one.row.name;
-    let used = config.rules.iter().any(|rule| rule.stage == *name || rule.keeps_on(name));
+    let used = config.rules.iter().any(|rule| rule.stages_on(name) || rule.keeps_on(name));
     if !used || one.tier.capabilities().writable {
         return Ok(());
     }

@@ -179,6 +179,12 @@ impl MoverHandle {
         cold::plan(&self.context).await
     }
 
+    /// Homes that are too full for new files now.
+    #[must_use]
+    pub fn overflowing(&self) -> Vec<TierId> {
+        overflow::full(&self.context)
+    }
+
     /// What is elsewhere because its home is too full.
     ///
     /// # Errors

@@ -65,9 +65,14 @@ pub(crate) fn pass(context: &Context) -> Result<u64> {
 
 /// What is elsewhere now.
 pub(crate) fn plan(context: &Context) -> Result<OverflowPlan> {
-    let full = context.rules().overflowing().into_iter().filter(|tier| context.fullness.is_full(*tier));
     let (files, bytes) = context.catalog.sum_away(Reason::Overflow)?;
-    Ok(OverflowPlan { full: full.collect(), files, bytes })
+    Ok(OverflowPlan { full: full(context), files, bytes })
+}
+
+/// Homes that are too full for new files now.
+pub(crate) fn full(context: &Context) -> Vec<TierId> {
+    let homes = context.rules().overflowing().into_iter();
+    homes.filter(|tier| context.fullness.is_full(*tier)).collect()
 }
 
 /// Answers after which file to go on, and how many were called home.

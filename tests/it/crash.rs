@@ -3,6 +3,7 @@
 mod cases;
 mod cold;
 mod mapped;
+mod overflow;
 mod points;
 mod programs;
 mod rig;

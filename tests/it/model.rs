@@ -13,7 +13,7 @@ mod story;
 mod tree;
 mod world;
 
-use operations::{Scene, Story, story, story_of_power_loss, story_with_unused_files};
+use operations::{Scene, Story, story, story_of_power_loss, story_with_full_home, story_with_unused_files};
 use proptest::prelude::Strategy;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use std::cell::Cell;
@@ -68,4 +68,9 @@ fn soak_a_power_loss_leaves_what_was_synced_and_tears_nothing() {
 #[test]
 fn soak_files_that_nobody_uses_go_and_come_back_as_in_a_plain_tree() {
     tell(cases(), story_with_unused_files(LONGEST), story::tell_with_cold);
+}
+
+#[test]
+fn soak_what_is_new_while_home_is_full_goes_elsewhere_and_comes_home_as_in_a_plain_tree() {
+    tell(cases(), story_with_full_home(LONGEST), story::tell_with_overflow);
 }

@@ -175,6 +175,7 @@ fn amount(bytes: u64) -> String {
 
 fn facts(status: &Status, now_s: u64) -> Vec<(String, String)> {
     let mut facts = vec![("dirty".to_owned(), dirty(status)), ("queue".to_owned(), queue(status))];
+    facts.extend(overflow(status).map(|said| ("overflow".to_owned(), said)));
     facts.extend(reads(status).map(|said| ("reads".to_owned(), said)));
     facts.extend(moves(status).map(|said| ("moves".to_owned(), said)));
     facts.extend(cost(status).map(|said| ("cost".to_owned(), said)));
@@ -201,6 +202,11 @@ fn dirty(status: &Status) -> String {
     let age = dirty.oldest_age_s.map(|age| format!(", oldest closed {} ago", text::seconds(age)));
     let files = text::counted(dirty.files, "file");
     format!("{files}, {}{open}{}", text::bytes(dirty.bytes), age.unwrap_or_default())
+}
+
+fn overflow(status: &Status) -> Option<String> {
+    let homes = text::printable(&status.overflowing.join(", "));
+    (!homes.is_empty()).then(|| format!("{homes} over high water: new files go elsewhere, see `tierfs plan`"))
 }
 
 fn queue(status: &Status) -> String {

@@ -81,7 +81,7 @@ fn disks(config: &Config, mounts: &[Mount]) -> Vec<Finding> {
     }
     for tier in &config.tiers {
         let Storage::Directory(directory) = &tier.storage else { continue };
-        if config.rules.iter().any(|rule| rule.stage == tier.name || rule.keeps_on(&tier.name)) {
+        if config.rules.iter().any(|rule| rule.stages_on(&tier.name) || rule.keeps_on(&tier.name)) {
             kept.push((
                 format!("tier {}", tier.name),
                 directory.path.clone(),

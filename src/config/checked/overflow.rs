@@ -12,6 +12,13 @@ pub struct OverflowConfig {
     pub stage: String,
 }
 
+impl OverflowConfig {
+    /// Whether files go there from a stage.
+    pub(super) fn is_staged(&self) -> bool {
+        self.stage != self.tier
+    }
+}
+
 pub(super) fn read(
     reader: &mut Reader<'_>,
     tiers: &[tier::Draft],
@@ -25,7 +32,7 @@ pub(super) fn read(
             Err("is the home already; name another tier, or remove it".into())
         }
         Some(_) if home.is_some_and(|home| home.kind.is_some() && !is_directory(home)) => {
-            Err("is not used: a blob home is never full; remove it".into())
+            Err("is not used: a blob home has no high water; remove it, and write dirty_max to limit what waits for Blob".into())
         }
         Some(tier) => Ok(tier),
     })?;

@@ -67,6 +67,12 @@ impl RuleConfig {
             [self.cold.as_ref().map(|cold| &cold.tier), self.overflow.as_ref().map(|over| &over.tier)];
         self.home == tier || others.into_iter().flatten().any(|other| other == tier)
     }
+
+    /// Whether new bytes of the rule may be on this tier first.
+    #[must_use]
+    pub fn stages_on(&self, tier: &str) -> bool {
+        self.stage == tier || self.overflow.as_ref().is_some_and(|over| over.stage == tier)
+    }
 }
 
 pub(in crate::config) const PROMOTES: [(&str, Promote); 3] =
@@ -104,7 +110,7 @@ impl Draft {
     pub(super) fn uses(&self, tier: &str) -> bool {
         let tiers = [&self.home, &self.stage].into_iter().flatten().chain(&self.value.hot);
         let cold = self.value.cold.as_ref().map(|cold| &cold.tier);
-        let over = self.value.overflow.as_ref().map(|over| &over.tier);
+        let over = self.value.overflow.iter().flat_map(|over| [&over.tier, &over.stage]);
         tiers.chain(cold).chain(over).any(|used| used == tier)
     }
 
@@ -164,7 +170,10 @@ fn read(
     let open_upload = read_open_upload(&mut reader, home);
     let order = read_order(&mut reader, write);
     let order_by = reader.given("order_by", &glob).map(|given| given.value);
-    let hold = read_hold(&mut reader, home, write);
+    // What is written in place is never committed.
+    let in_place = home.is_none_or(|home| home.kind.is_none_or(tier::TierKind::is_directory));
+    let in_place = in_place && !overflow.as_ref().is_some_and(OverflowConfig::is_staged);
+    let hold = read_hold(&mut reader, if in_place { Commits::Never } else { Commits::Do }, write);
     let hold_max = reader.value("hold_max", &units::duration).value;
     let conflict = reader.value("conflict", &|text| word(text, &CONFLICTS)).value;
     let dirty_max = reader.value("dirty_max", &units::size_or_unlimited).value;
@@ -278,7 +287,14 @@ fn read_order(reader: &mut Reader<'_>, write: Write) -> Order {
     reader.value_or("order", default, Origin::Default, &|text| word(text, &ORDERS)).value
 }
 
-fn read_hold(reader: &mut Reader<'_>, home: Option<&tier::Draft>, write: Write) -> Vec<String> {
+/// Whether files of a rule are committed at all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Commits {
+    Do,
+    Never,
+}
+
+fn read_hold(reader: &mut Reader<'_>, commits: Commits, write: Write) -> Vec<String> {
     if reader.has("hold") {
         let hold: Vec<_> = reader.list("hold", &glob);
         if let (Some(first), Write::Through) = (hold.first(), write) {
@@ -292,7 +308,7 @@ fn read_hold(reader: &mut Reader<'_>, home: Option<&tier::Draft>, write: Write) 
     if write == Write::Through {
         return Vec::new();
     }
-    if home.is_none_or(|home| home.kind.is_none_or(tier::TierKind::is_directory)) {
+    if commits == Commits::Never {
         return Vec::new();
     }
     let shown: Vec<String> = HELD.iter().map(|glob| quoted(glob)).collect();

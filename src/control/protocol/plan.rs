@@ -16,6 +16,20 @@ pub struct Plan {
     /// Files that nobody uses, and those that come back.
     #[serde(default)]
     pub cold: ColdPlan,
+    /// Files that are elsewhere because their homes were too full.
+    #[serde(default)]
+    pub overflow: OverflowPlan,
+}
+
+/// Files that are elsewhere because their homes were too full.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OverflowPlan {
+    /// Homes that are too full for new files now.
+    pub full: Vec<String>,
+    /// How many files wait for room at home.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// Files that would go to cold tiers now.
@@ -25,7 +39,7 @@ pub struct ColdPlan {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How many are on their way home, because they were used.
+    /// How many are on their way home, because they were used, or home has room for them again.
     pub returning: u64,
     /// The first of those that go.
     #[serde(default)]

@@ -3,7 +3,7 @@
 use super::calls::Trouble;
 use super::operations::After::{Go, Look};
 use super::operations::Operation::*;
-use super::story::{tell, tell_with_cold};
+use super::story::{tell, tell_with_cold, tell_with_overflow};
 use tierfs::tier::RenameMode::{Exchange, Replace};
 
 #[test]
@@ -210,6 +210,25 @@ fn a_move_to_the_cold_tier_may_stop_anywhere() {
                 (Read(0), Look),
             ];
             tell_with_cold(&read);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_comes_home_may_stop_anywhere() {
+    for trouble in [Trouble::Fails, Trouble::LosesItsReply, Trouble::IsSent, Trouble::IsAnswered] {
+        for pass in 0..8 {
+            let away = [(Fill, Go), (Create("h/a/b", 7), Go), (Flush, Go), (Room(pass, trouble), Go)];
+            for after in [
+                &[(Crash, Look)][..],
+                &[(Open(0, "h/a/b"), Go), (Write(0, 0, 9), Go), (Close(0), Look)],
+                &[(Fill, Go), (OpenEmpty(0, "h/a/b"), Go), (Write(0, 1, 9), Look)],
+                &[(Rename("h/a/b", "k/c", Replace), Look), (Crash, Look)],
+                &[(Rename("h/b", "h/a/b", Exchange), Look), (Link("h/a/b", "h/c"), Look)],
+                &[(Unlink("h/a/b"), Look)],
+            ] {
+                tell_with_overflow(&[&away[..], after].concat());
+            }
         }
     }
 }

@@ -52,6 +52,10 @@ pub enum Operation {
     Nudge(u8),
     /// Nobody uses anything for long: what may go to the cold tier does, until a call of this number meets trouble.
     Cool(u8, Trouble),
+    /// The share is full from now on.
+    Fill,
+    /// It has room again, and what went elsewhere comes home, until a call of this number meets trouble.
+    Room(u8, Trouble),
     /// Everything is at home afterwards.
     Flush,
     DropHot,
@@ -160,14 +164,29 @@ pub fn story_with_unused_files(longest: usize) -> impl Strategy<Value = Story> {
         1 => Just(Operation::Cool(u8::MAX, Trouble::Fails)),
         2 => (0_u8..12, trouble()).prop_map(|(pass, trouble)| Operation::Cool(pass, trouble)),
     ];
-    // What a power loss leaves, and what others put into directories that nobody has listed, are other stories.
-    let other = operation().prop_map(|operation| match operation {
+    let any = prop_oneof![5 => by_itself(), 1 => cools];
+    prop::collection::vec((any, after), 1..=longest).prop_map(Story)
+}
+
+/// In it the share is full now and then, so that new files go elsewhere, and come home.
+pub fn story_with_full_home(longest: usize) -> impl Strategy<Value = Story> {
+    let after = prop_oneof![Just(After::Go), Just(After::Look)];
+    let changes = prop_oneof![
+        3 => Just(Operation::Fill),
+        1 => Just(Operation::Room(u8::MAX, Trouble::Fails)),
+        2 => (0_u8..12, trouble()).prop_map(|(pass, trouble)| Operation::Room(pass, trouble)),
+    ];
+    let any = prop_oneof![5 => by_itself(), 1 => changes];
+    prop::collection::vec((any, after), 1..=longest).prop_map(Story)
+}
+
+/// What a power loss leaves, and what others put into directories that nobody has listed, are other stories.
+fn by_itself() -> impl Strategy<Value = Operation> {
+    operation().prop_map(|operation| match operation {
         Operation::LosePower(_) => Operation::Crash,
         Operation::OutsideTree(_) | Operation::OutsidePut(..) => Operation::Wait,
         other => other,
-    });
-    let any = prop_oneof![5 => other, 1 => cools];
-    prop::collection::vec((any, after), 1..=longest).prop_map(Story)
+    })
 }
 
 /// Power is lost in the middle of it.

@@ -3,7 +3,7 @@
 use super::operations::{After, Operation, SLOTS, Scene, Slot, TOPS};
 use super::past::{Found, Past};
 use super::tree::{FileId, Seen, Tree, text};
-use super::world::{Unused, World, key};
+use super::world::{Away, World, key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ const TRIES: usize = 50;
 /// # Panics
 /// As soon as something is not what the plain tree says.
 pub fn tell(scenes: &[Scene]) {
-    tell_where(Unused::Stays, scenes);
+    tell_where(Away::Nobody, scenes);
 }
 
 /// The same where files on the share go to Blob when nobody uses them.
@@ -35,13 +35,21 @@ pub fn tell(scenes: &[Scene]) {
 /// # Panics
 /// As [`tell`].
 pub fn tell_with_cold(scenes: &[Scene]) {
-    tell_where(Unused::Goes, scenes);
+    tell_where(Away::Unused, scenes);
 }
 
-fn tell_where(unused: Unused, scenes: &[Scene]) {
+/// The same where new files of the share go to Blob while that is full.
+///
+/// # Panics
+/// As [`tell`].
+pub fn tell_with_overflow(scenes: &[Scene]) {
+    tell_where(Away::New, scenes);
+}
+
+fn tell_where(away: Away, scenes: &[Scene]) {
     // What a power loss takes of a partly staged file is what nobody synced, piece by piece: no version of the file.
     let loses_power = scenes.iter().any(|(operation, _)| matches!(operation, Operation::LosePower(_)));
-    let mut stage = Stage::new(unused, if loses_power { u64::MAX } else { PARTIAL_FROM });
+    let mut stage = Stage::new(away, if loses_power { u64::MAX } else { PARTIAL_FROM });
     for (number, (operation, after)) in scenes.iter().enumerate() {
         let at = || format!("after operation {number}: {operation:?}");
         stage.world.clock.advance(Duration::from_millis(1));
@@ -85,9 +93,9 @@ fn bytes(seed: u8) -> Vec<u8> {
 }
 
 impl Stage {
-    fn new(unused: Unused, partial_from: u64) -> Self {
+    fn new(away: Away, partial_from: u64) -> Self {
         let mut stage = Self {
-            world: World::new(unused, partial_from),
+            world: World::new(away, partial_from),
             tree: Tree::default(),
             held: BTreeMap::new(),
             abandoned: BTreeSet::new(),
@@ -147,6 +155,13 @@ impl Stage {
                 self.world.calls.let_go();
                 self.world.calls.arm(pass, trouble);
                 self.world.cool();
+                self.world.calls.disarm();
+            }
+            Operation::Fill => self.world.fill(),
+            Operation::Room(pass, trouble) => {
+                self.world.calls.let_go();
+                self.world.calls.arm(pass, trouble);
+                self.world.make_room();
                 self.world.calls.disarm();
             }
             Operation::Nudge(steps) => self.world.nudge(steps),
@@ -561,7 +576,7 @@ impl Stage {
         assert!(self.world.is_quiet(), "{:?}", self.world.catalog().steps(tierfs::types::Seq(0), 100));
         self.come_to_rest();
         let (mut share, mut blob) = (self.world.directory_layout("share"), self.world.blob_layout());
-        if self.world.unused == Unused::Goes {
+        if self.world.away != Away::Nobody {
             let away: Vec<_> = blob
                 .iter()
                 .filter(|(path, bytes)| path.starts_with("h/") && bytes.is_some())
@@ -652,7 +667,7 @@ impl Stage {
 
 #[test]
 fn what_nobody_uses_really_goes_and_what_is_used_comes_back() {
-    let mut stage = Stage::new(Unused::Goes, PARTIAL_FROM);
+    let mut stage = Stage::new(Away::Unused, PARTIAL_FROM);
     stage.act(Operation::Cool(u8::MAX, super::calls::Trouble::Fails));
     let is_cold = |stage: &Stage| {
         let (there, here) = (stage.world.blob_layout(), stage.world.directory_layout("share"));
@@ -665,4 +680,27 @@ fn what_nobody_uses_really_goes_and_what_is_used_comes_back() {
     stage.act(Operation::Wait);
     assert_eq!(is_cold(&stage), (false, true));
     stage.act(Operation::Read(0));
+}
+
+#[test]
+fn what_is_new_while_home_is_full_really_goes_elsewhere_and_comes_home() {
+    let mut stage = Stage::new(Away::New, PARTIAL_FROM);
+    let where_is = |stage: &Stage, path: &str| {
+        let (there, here) = (stage.world.blob_layout(), stage.world.directory_layout("share"));
+        (there.contains_key(path), here.contains_key(path))
+    };
+    stage.act(Operation::Fill);
+    stage.act(Operation::Create("h/a/b", 7));
+    stage.act(Operation::OpenEmpty(0, "h/b"));
+    stage.act(Operation::Write(0, 2, 3));
+    stage.flush();
+    assert_eq!([where_is(&stage, "h/a/b"), where_is(&stage, "h/b")], [(true, false); 2]);
+    assert_eq!(where_is(&stage, "h/a/a"), (false, true), "it was there before");
+    stage.act(Operation::LoseCatalog);
+    stage.look("without the catalog");
+    assert_eq!(where_is(&stage, "h/a/b"), (true, false), "home is still full");
+    stage.act(Operation::Room(u8::MAX, super::calls::Trouble::Fails));
+    stage.flush();
+    assert_eq!([where_is(&stage, "h/a/b"), where_is(&stage, "h/b")], [(false, true); 2]);
+    stage.look("at home again");
 }

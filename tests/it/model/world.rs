@@ -11,9 +11,10 @@ use std::time::Duration;
 use tierfs::catalog::{Catalog, Defaults, Location, Reason};
 use tierfs::clock::{Clock, ManualClock};
 use tierfs::data::{HotStore, MemoryBudget, Owner, StageStore, Streams};
+use tierfs::fullness::Fullness;
 use tierfs::heat::Heat;
 use tierfs::mover::{FlushReport, FlushScope, HotTier, Mover, MoverHandle, MoverParts, MoverStatus, Stores};
-use tierfs::policy::placement::{Cold, Conflict, Order, Promote, Rule, Rules};
+use tierfs::policy::placement::{Cold, Conflict, Order, Overflow, Promote, Rule, Rules};
 use tierfs::tier::{DirectoryTier, Layer, MemoryTier, Special, Tier, Tiers};
 use tierfs::types::{Attrs, Condition, FileKind, Ino, Key, Seq, TierId, Timestamp};
 use tierfs::vfs::{Facts, IoMode, Parts, Vfs};
@@ -53,7 +54,8 @@ impl Clock for Running {
 pub struct World {
     pub clock: ManualClock,
     pub calls: Calls,
-    pub unused: Unused,
+    pub away: Away,
+    fullness: Arc<Fullness>,
     blobs: MemoryTier,
     root: tempfile::TempDir,
     /// Catalogs there have been.
@@ -76,11 +78,14 @@ struct Live {
     moving: Runtime,
 }
 
-/// Whether files on the share go to Blob when nobody has used them for [`UNUSED`].
+/// Which files of the share are on Blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unused {
-    Stays,
-    Goes,
+pub enum Away {
+    Nobody,
+    /// Those that nobody has used for [`UNUSED`].
+    Unused,
+    /// Those that were new while the share was full.
+    New,
 }
 
 /// What counts as long.
@@ -90,16 +95,17 @@ const UNUSED: Duration = Duration::from_secs(3600);
 #[derive(Clone, Copy)]
 struct Ids(TierId, TierId, TierId);
 
-fn rules(Ids(scratch, share, blob): Ids, unused: Unused) -> Rules {
+fn rules(Ids(scratch, share, blob): Ids, away: Away) -> Rules {
     let cold = Cold { tier: blob, idle: UNUSED, revalidate: Some(WINDOW) };
+    let overflow = Overflow { tier: blob, stage: scratch };
     let rule = |index, pattern: &str, home, stage, hot: &[TierId]| Rule {
         owners: Default::default(),
         sizes: 0..=u64::MAX,
         index,
         pattern: pattern.into(),
         home,
-        cold: (unused == Unused::Goes && home == share).then_some(cold),
-        overflow: None,
+        cold: (away == Away::Unused && home == share).then_some(cold),
+        overflow: (away == Away::New && home == share).then_some(overflow),
         stage,
         hot: hot.to_vec(),
         promote: Promote::OnRead,
@@ -139,7 +145,7 @@ fn moving() -> Runtime {
 const DEFAULTS: Defaults = Defaults { uid: 0, gid: 0, file_mode: 0o644, dir_mode: 0o755 };
 
 impl World {
-    pub fn new(unused: Unused, partial_from: u64) -> Self {
+    pub fn new(away: Away, partial_from: u64) -> Self {
         power::watch();
         // Ahead of the file system's clock, as if the machine's were: files never seem to come from later.
         let now = Timestamp::from(std::time::SystemTime::now());
@@ -152,7 +158,8 @@ impl World {
         let mut world = Self {
             clock,
             calls: Calls::default(),
-            unused,
+            away,
+            fullness: Arc::default(),
             blobs,
             root,
             catalogs: 1,
@@ -199,7 +206,7 @@ impl World {
         let stages = HashMap::from([(ids.0, stage(&scratch)), (ids.1, stage(&share))]);
         let hot = Arc::new(HotStore::new(scratch.clone(), clock.clone()).expect("a hot store"));
         let streams = Streams::new(MemoryBudget::new(16 << 20), reading.handle().clone());
-        let rules = Arc::new(rules(ids, self.unused));
+        let rules = Arc::new(rules(ids, self.away));
         let heat = Arc::new(Heat::new(clock.clone()));
         let vfs = Arc::new(Vfs::new(Parts {
             catalog: catalog.clone(),
@@ -209,7 +216,7 @@ impl World {
             hots: HashMap::from([(ids.0, hot.clone())]),
             streams: streams.clone(),
             heat: heat.clone(),
-            fullness: Default::default(),
+            fullness: self.fullness.clone(),
             clock: clock.clone(),
             runtime: reading.handle().clone(),
             invalidate: Arc::new(|_| ()),
@@ -237,7 +244,7 @@ impl World {
                 budget: Arc::new(streams.budget().clone()),
             },
             heat,
-            fullness: Default::default(),
+            fullness: self.fullness.clone(),
             marks: HashMap::new(),
             clock,
             runtime: moving.handle().clone(),
@@ -259,9 +266,9 @@ impl World {
 
     /// Whoever only looks at everything, to compare it, uses nothing.
     fn onlookers(&self) -> Vec<String> {
-        match self.unused {
-            Unused::Stays => Vec::new(),
-            Unused::Goes => {
+        match self.away {
+            Away::Nobody | Away::New => Vec::new(),
+            Away::Unused => {
                 let own = std::fs::read_to_string("/proc/self/comm").expect("a name");
                 vec![own.trim_end().to_owned()]
             }
@@ -392,6 +399,26 @@ impl World {
                 () = self.calls.held() => {}
                 sent = mover.send_unused() => drop(sent.expect("a walk")),
                 () = self.time(PATIENCE) => {}
+            }
+        });
+    }
+
+    /// The share is full from now on.
+    pub fn fill(&self) {
+        let share = self.catalog().register_tier("share", "share").expect("a tier").id;
+        self.fullness.refused(share, Duration::MAX / 2);
+    }
+
+    /// The share has room again, and what was elsewhere comes home, unless a call is held first.
+    pub fn make_room(&self) {
+        self.fullness.keep(&[]);
+        let Live { mover, moving, .. } = self.live();
+        moving.block_on(async {
+            mover.look_at_homes().await.expect("a look");
+            tokio::select! {
+                biased;
+                () = self.calls.held() => {}
+                () = self.time(5 * TICK) => {}
             }
         });
     }
