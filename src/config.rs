@@ -108,10 +108,11 @@ impl Config {
                 idle: cold.idle,
                 revalidate: cold.revalidate,
             }),
-            overflow: rule
-                .overflow
-                .as_ref()
-                .map(|over| Overflow { tier: tier_id(&over.tier), stage: tier_id(&over.stage) }),
+            overflow: rule.overflow.as_ref().map(|over| Overflow {
+                tier: tier_id(&over.tier),
+                stage: tier_id(&over.stage),
+                revalidate: over.revalidate,
+            }),
             stage: tier_id(&rule.stage),
             hot: rule.hot.iter().map(|name| tier_id(name)).collect(),
             promote: rule.promote,

@@ -251,7 +251,16 @@ fn a_rule_says_where_new_files_go_while_home_is_full() {
     let over = |text: String| parse(&text).unwrap().0.rules[0].overflow.clone().unwrap();
     let direct = over(rule("", "overflow = \"fast\""));
     assert_eq!((direct.tier.as_str(), direct.stage.as_str()), ("fast", "fast"));
-    let staged = over(rule("stage = \"fast\"", "overflow = \"blob\""));
+    let on_blob = rule("stage = \"fast\"", "overflow = \"blob\"");
+    let staged = over(on_blob.clone());
+    assert_eq!(staged.revalidate, Some(Duration::from_secs(60)), "the tier's own");
+    let config = parse(&on_blob).unwrap().0;
+    assert!(config.rules[0].hold.contains(&"**/*.tmp".to_owned()), "{:?}", config.rules[0].hold);
+    let shown = config.show().to_string();
+    assert!(shown.contains("overflow = \"blob\""), "{shown}");
+    assert_eq!(parse(&shown).unwrap().0.rules, config.rules);
+    let both = "cold = { tier = \"blob\", idle = \"30d\" }\noverflow = \"blob\"";
+    assert_eq!(over(rule("stage = \"fast\"", both)), staged);
     assert_eq!((staged.tier.as_str(), staged.stage.as_str()), ("blob", "fast"));
     for (mount, line, expected) in [
         ("", "overflow = \"disk\"", "is the home already"),

@@ -77,17 +77,23 @@ impl Vfs {
         }
     }
 
-    /// Home, where the file was to come back, has no room for it any more; none if it was not on its way from the tier that takes such
-    /// files.
-    pub(super) fn stays_elsewhere(&self, inode: &Inode) -> Result<Option<Inode>> {
+    /// Where a file is to be written instead of where there was no room for it: home if that is where its bytes are, and where it was
+    /// until now if it was on its way home. None if there is no such place.
+    pub(super) fn other_place(&self, inode: &Inode) -> Result<Option<Inode>> {
         let rule = self.rule(&self.some_path(inode.attr.ino)?, inode.attr.ids());
-        let is_coming =
-            |tier| inode.away.is_some_and(|away| (away.tier, away.reason) == (tier, Reason::Returning));
-        let Some(overflow) = rule.overflow.filter(|overflow| is_coming(overflow.tier)) else {
-            return Ok(None);
-        };
-        self.has_no_room(rule.home);
-        self.catalog().overflows(inode.attr.ino, overflow.tier).map(Some)
+        let away = inode.away.zip(rule.overflow).filter(|(away, overflow)| away.tier == overflow.tier);
+        match away.map(|(away, _)| (away.reason, away.tier)) {
+            Some((Reason::Overflow, _))
+                if self.clean_at_resident_home(&rule, &self.newest(inode)?).is_some() =>
+            {
+                self.catalog().come_home(inode.attr.ino).map(Some)
+            }
+            Some((Reason::Returning, tier)) => {
+                self.has_no_room(rule.home);
+                self.catalog().overflows(inode.attr.ino, tier).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 }
 

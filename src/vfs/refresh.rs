@@ -71,8 +71,8 @@ impl Vfs {
     /// A tier failed: fine if the name is known anyway or the tier has no say in it.
     fn excuse(&self, dir: &Node, name: &[u8], path: &Key, place: &Place, error: Error) -> Result<()> {
         let known = self.catalog().lookup(dir.ino, name)?.is_some();
-        // All that lay on a cold tier is known once it was listed; what is used does not wait for what others put there since.
-        let is_far = place.listed && self.rules().is_only_cold(path, place.tier);
+        // All that was sent to a tier is known once it was listed; what is used does not wait for what others put there since.
+        let is_far = place.listed && self.rules().is_only_away(path, place.tier);
         let matters = !is_far && self.rules().found_under(path).contains(&place.tier);
         if known || !matters {
             tracing::debug!(%path, %error, "a tier could not be asked; answering from the catalog");

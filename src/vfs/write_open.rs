@@ -46,8 +46,8 @@ impl Vfs {
         }
         for _ in 0..MOVING_TARGET {
             match self.begin_writing(caller, shared.clone(), &inode, truncate) {
-                Err(error) if error.kind() == Kind::NoSpace => match self.stays_elsewhere(&inode)? {
-                    Some(stays) => inode = stays,
+                Err(error) if error.kind() == Kind::NoSpace => match self.other_place(&inode)? {
+                    Some(moved) => inode = moved,
                     None => return Err(error),
                 },
                 Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {

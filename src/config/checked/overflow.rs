@@ -2,6 +2,7 @@
 
 use super::{mount, tier};
 use crate::config::section::{Located, Reader};
+use std::time::Duration;
 
 /// `overflow` of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +11,8 @@ pub struct OverflowConfig {
     pub tier: String,
     /// The directory tier that takes their bytes first; that itself if it is one.
     pub stage: String,
+    /// How long changes on that tier by other tools may stay unseen; `None`: for ever.
+    pub revalidate: Option<Duration>,
 }
 
 impl OverflowConfig {
@@ -38,11 +41,15 @@ pub(super) fn read(
     })?;
     let Located { value: to, line } = given;
     if is_directory(to) {
-        return Some(OverflowConfig { tier: to.name.clone(), stage: to.name.clone() });
+        return Some(OverflowConfig {
+            tier: to.name.clone(),
+            stage: to.name.clone(),
+            revalidate: to.revalidate.value,
+        });
     }
     let stage = mount.stage.as_ref().map(|stage| stage.value.clone());
     match stage.filter(|stage| home.is_none_or(|home| home.name != *stage)) {
-        Some(stage) => Some(OverflowConfig { tier: to.name.clone(), stage }),
+        Some(stage) => Some(OverflowConfig { tier: to.name.clone(), stage, revalidate: to.revalidate.value }),
         None => {
             let wrong = format!(
                 "overflow = \"{}\" needs a stage that is not the home, for a blob tier takes no bytes until a file is closed; write stage = \"another directory tier\" in [mount], or name a directory tier",

@@ -159,7 +159,7 @@ fn read(
     let home = home.map(|home| home.value);
     let hot = read_hot(&mut reader, tiers, home);
     let mut cold = cold::read(&mut reader, tiers, home, &hot);
-    let overflow = overflow::read(&mut reader, tiers, mount, home);
+    let mut overflow = overflow::read(&mut reader, tiers, mount, home);
     let stage = read_stage(&mut reader, tiers, mount, home, &hot);
     let owners = read_owners(&mut reader);
     let sizes = read_sizes(&mut reader);
@@ -179,9 +179,10 @@ fn read(
     let dirty_max = reader.value("dirty_max", &units::size_or_unlimited).value;
     let settle = reader.value("settle", &units::duration).value;
     let revalidate = read_revalidate(&mut reader, home);
-    if let Some(cold) = &mut cold {
+    let cold_window = cold.as_mut().map(|cold| &mut cold.revalidate);
+    for window in cold_window.into_iter().chain(overflow.as_mut().map(|over| &mut over.revalidate)) {
         // Not more often than it is worth there.
-        cold.revalidate = revalidate.and_then(|own| cold.revalidate.map(|there| own.max(there)));
+        *window = revalidate.and_then(|own| window.map(|there| own.max(there)));
     }
     let (line, home) = (reader.line(), home.map(|home| home.name.clone()));
     let value = RuleConfig {

@@ -1,7 +1,7 @@
 //! How one key on a tier gets new content: a row before the act, the act under a condition, a row
 //! after it. A lost reply is recognised by the write id; anything else in the way is a conflict.
 
-use crate::catalog::{Inode, Replica, WriteState};
+use crate::catalog::{Inode, Reason, Replica, WriteState};
 use crate::data::Permit;
 use crate::error::{Error, Kind, Result, found};
 use crate::failpoint;
@@ -388,15 +388,18 @@ pub(crate) fn is_ours(object: &Object, write_id: &str) -> bool {
     }
 }
 
-/// A directory tier without extended attributes can't keep a write id: there, what has exactly our size and our
-/// modification time is ours. Somebody else's file would have to be as long and as old to the nanosecond.
+/// A directory tier without extended attributes can't keep a write id, and a file that comes home may have been brought there by
+/// another mount, which found it where this one did: there, what has exactly our size and our modification time is ours. Somebody
+/// else's file would have to be as long and as old to the nanosecond.
 fn looks_ours(tier: &dyn Tier, inode: &Inode, object: &Object) -> bool {
     let holds = tier.capabilities();
     let exact = holds.mtime_grain.is_some_and(|grain| grain <= Duration::from_micros(1));
+    let no_id = !holds.xattrs && object.attrs.write_id.is_none();
+    let comes_home =
+        inode.state == WriteState::Clean && inode.away.is_some_and(|away| away.reason == Reason::Returning);
     tier.resident().is_some()
-        && !holds.xattrs
+        && (no_id || comes_home)
         && exact
-        && object.attrs.write_id.is_none()
         && (object.kind, object.size) == (inode.attr.kind, inode.attr.size)
         && object.attrs.mtime == Some(inode.attr.mtime)
 }

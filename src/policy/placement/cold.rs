@@ -1,4 +1,5 @@
-//! Files that nobody uses: where a rule sends them, and which rule holds for them there.
+//! Files that are not at home, because nobody uses them or home was too full: where a rule sends them, and which rule holds for them
+//! there.
 
 use super::{Compiled, Rule, Rules, Subject};
 use crate::types::{FileKind, Key, TierId};
@@ -23,6 +24,8 @@ pub struct Overflow {
     pub tier: TierId,
     /// The directory tier that takes new bytes for it; that itself if it is one.
     pub stage: TierId,
+    /// How long the tier may go without being asked; `None`: for ever.
+    pub revalidate: Option<Duration>,
 }
 
 /// How a tier relates to a path.
@@ -63,6 +66,12 @@ impl Rule {
     pub fn tiers(&self) -> impl Iterator<Item = TierId> {
         let others = [self.cold.map(|cold| cold.tier), self.overflow.map(|over| over.tier)];
         std::iter::once(self.home).chain(others.into_iter().flatten())
+    }
+
+    /// How long a tier to which it sends files may go without being asked; none if it sends nothing there.
+    fn window_of(&self, tier: TierId) -> Option<Option<Duration>> {
+        let cold = self.cold.filter(|cold| cold.tier == tier).map(|cold| cold.revalidate);
+        cold.or(self.overflow.filter(|over| over.tier == tier).map(|over| over.revalidate))
     }
 
     /// Whether some of its files go through a stage on this tier, rather than being written where they live.
@@ -154,28 +163,24 @@ impl Rules {
         self.iter().filter_map(|rule| rule.cold).map(|cold| cold.idle).max()
     }
 
-    /// How long what a tier has under a path may be believed: where it is only the cold tier of the path, that is for it to say.
+    /// How long what a tier has under a path may be believed: where it has only what was sent there, that is for it to say.
     #[must_use]
     pub fn revalidate_on(&self, path: &Key, tier: TierId) -> Option<Duration> {
-        let mut matching = self.reaching(path);
-        let holds = |rule: &Rule| rule.home == tier || rule.overflow.is_some_and(|over| over.tier == tier);
-        let is_home = self.reaching(path).any(|one| holds(&one.rule));
-        match matching.find_map(|one| one.rule.cold.filter(|cold| !is_home && cold.tier == tier)) {
-            Some(cold) => cold.revalidate,
-            None => self.revalidate(path),
-        }
+        let is_home = self.reaching(path).any(|one| one.rule.home == tier);
+        let window = self.reaching(path).find_map(|one| one.rule.window_of(tier));
+        window.filter(|_| !is_home).unwrap_or_else(|| self.revalidate(path))
     }
 
-    /// Whether a tier matters to the path only for what nobody uses.
+    /// Whether a tier matters to the path only for what was sent there.
     #[must_use]
-    pub fn is_only_cold(&self, path: &Key, tier: TierId) -> bool {
-        let mut cold = false;
+    pub fn is_only_away(&self, path: &Key, tier: TierId) -> bool {
+        let mut away = false;
         for one in self.reaching(path) {
-            if one.rule.home == tier || one.rule.overflow.is_some_and(|over| over.tier == tier) {
+            if one.rule.home == tier {
                 return false;
             }
-            cold |= one.rule.cold.is_some_and(|cold| cold.tier == tier);
+            away |= one.rule.window_of(tier).is_some();
         }
-        cold && !self.former_under(path).contains(&tier)
+        away && !self.former_under(path).contains(&tier)
     }
 }

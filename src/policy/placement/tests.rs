@@ -344,7 +344,7 @@ fn a_file_lives_where_it_was_sent_as_long_as_its_rule_sends_files_there() {
     assert!(!rules.same_under(&key("m"), &key("x")));
     let role = |path, tier| rules.role(FileKind::Regular, Subject::new(path, Ids::default()), TierId(tier));
     assert_eq!([role(&here, 1), role(&here, 3), role(&here, 2)], [Role::Home, Role::Cold, Role::None]);
-    assert!(rules.is_only_cold(&here, TierId(3)) && !rules.is_only_cold(&here, TierId(1)));
+    assert!(rules.is_only_away(&here, TierId(3)) && !rules.is_only_away(&here, TierId(1)));
     assert!(rules.sends_away_under(&key("m/deep")) && !rules.sends_away_under(&key("x")));
     assert!(rules.sends_away_under(&Key::ROOT));
     assert_eq!(rules.revalidate_on(&here, TierId(3)), Some(Duration::MAX));
@@ -375,7 +375,7 @@ fn a_rule_that_sends_nothing_away_any_more_is_remembered() {
 #[test]
 fn a_file_that_home_had_no_room_for_has_its_own_stage() {
     let mut full = with_cold(rule(0, "**", 1), 3);
-    full.overflow = Some(Overflow { tier: TierId(4), stage: TierId(2) });
+    full.overflow = Some(Overflow { tier: TierId(4), stage: TierId(2), revalidate: Some(Duration::MAX) });
     let rules = Rules::new(vec![full]).unwrap();
     let path = key("a");
     let sent = |tier| Subject { path: &path, ids: Ids::default(), away: Some(TierId(tier)) };
@@ -386,6 +386,14 @@ fn a_file_that_home_had_no_room_for_has_its_own_stage() {
     );
     assert_eq!(rules.tiers_under(&Key::ROOT), [TierId(1), TierId(3), TierId(4)]);
     assert_eq!(rules.overflowing(), [TierId(1)]);
+    assert!(rules.at_rest().overflowing().is_empty());
+    assert!(rules.is_only_away(&path, TierId(4)) && !rules.is_only_away(&path, TierId(1)));
+    assert_eq!(rules.revalidate_on(&path, TierId(4)), Some(Duration::MAX));
+    assert!(rules.iter().all(|rule| rule.stages_on(TierId(2)) && !rule.stages_on(TierId(1))));
+    let known = Ledger::default().of(&rules);
+    let now = Rules::new(vec![rule(0, "**", 1)]).unwrap().after(&[known]);
+    let role = |tier| now.role(FileKind::Regular, Subject::new(&path, Ids::default()), TierId(tier));
+    assert_eq!([role(3), role(4), role(2)], [Role::Former, Role::Former, Role::None], "it is remembered");
     let role = |tier| rules.role(FileKind::Regular, Subject::new(&path, Ids::default()), TierId(tier));
     assert_eq!([role(1), role(3), role(4)], [Role::Home, Role::Cold, Role::Overflow]);
 }

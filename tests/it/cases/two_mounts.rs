@@ -1,7 +1,7 @@
 //! Two mounts with two catalogs on one container.
 
 use super::*;
-use crate::support::{noise, wait};
+use crate::support::{Over, noise, wait};
 use std::fs;
 
 #[test]
@@ -71,4 +71,45 @@ fn one_file_from_both_sides_is_never_a_mix() {
             }
         }
     });
+}
+
+/// Both see that home has room again, and both bring the same files there.
+#[test]
+fn files_that_home_had_no_room_for_come_home_once() {
+    let rules = "[[rule]]\npath = \"models/**\"\nhome = \"share\"\noverflow = \"scratch\"\n\n\
+                 [[rule]]\npath = \"**\"\nhome = \"scratch\"\n";
+    let server = BlobServer::start();
+    let tiers = Tiers::with_server(&server);
+    let _share = Over::small(&tiers.share, "10m");
+    let marks = "high_water = \"60%\"\nlow_water = \"40%\"";
+    let mounts =
+        ["one", "two"].map(|name| Mount::of(&tiers).named(name).rules(rules).share_key(marks).start());
+    fs::create_dir(mounts[0].path("models")).expect("mkdir");
+    fs::write(mounts[0].path("models/big"), noise(99, 7 << 20)).expect("a write");
+    for mount in &mounts {
+        let is_full = || mount.tierfs(&["plan"]).contains("overflow: share is too full");
+        wait::until("the share to be too full", is_full);
+    }
+    let name = |at: u64| format!("models/f{at}");
+    for at in 0..20 {
+        fs::write(mounts[(at % 2) as usize].path(&name(at)), noise(at, 50_000)).expect("a write");
+    }
+    for mount in &mounts {
+        assert_eq!(fs::read_dir(mount.path("models")).expect("a list").count(), 21);
+    }
+    fs::remove_file(mounts[0].path("models/big")).expect("unlink");
+    for at in 0..20 {
+        wait::until("all files at home", || {
+            tiers.share.join(name(at)).exists() && !tiers.scratch.join(name(at)).exists()
+        });
+    }
+    for mount in &mounts {
+        mount.flush();
+        for at in 0..20 {
+            assert!(fs::read(mount.path(&name(at))).expect("a read") == noise(at, 50_000), "{at}");
+        }
+        assert_eq!(fs::read_dir(mount.path("models")).expect("a list").count(), 20, "no conflict copy");
+        assert_eq!(mount.status()["conflicts"], 0);
+    }
+    assert_eq!(fs::read_dir(tiers.share.join("models")).expect("a list").count(), 20);
 }

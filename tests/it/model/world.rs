@@ -97,7 +97,7 @@ struct Ids(TierId, TierId, TierId);
 
 fn rules(Ids(scratch, share, blob): Ids, away: Away) -> Rules {
     let cold = Cold { tier: blob, idle: UNUSED, revalidate: Some(WINDOW) };
-    let overflow = Overflow { tier: blob, stage: scratch };
+    let overflow = Overflow { tier: blob, stage: scratch, revalidate: Some(WINDOW) };
     let rule = |index, pattern: &str, home, stage, hot: &[TierId]| Rule {
         owners: Default::default(),
         sizes: 0..=u64::MAX,
