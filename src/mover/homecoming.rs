@@ -1,5 +1,5 @@
-//! Files that were away and are used again, or for which home has room again, come home, a few at a time. The rows in the catalog say which; they go when the file is
-//! at home.
+//! Files that were away and are used again, or for which home has room again, come home, a few at a time. The rows in the catalog
+//! say which; they go when the file is at home.
 
 use crate::catalog::Reason;
 use crate::mover::cold;
