@@ -11,9 +11,15 @@ use futures::StreamExt;
 use futures::stream;
 use parking_lot::Mutex;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
-/// Files that are fetched at a time; the memory they take is the mount's, with its limit.
-const AT_ONCE: usize = 16;
+/// Files that are fetched at a time if they are small, for each costs a request that is waited for; of large ones as many as their weight
+/// allows. The memory they take is the mount's, with its limit.
+const AT_ONCE: usize = 64;
+
+/// A file weighs one for each so many bytes, and at most so much.
+const WEIGHED_BY: u64 = 1 << 20;
+const WEIGHT_MAX: u64 = 4;
 
 /// Names asked of a directory at a time.
 const PAGE: usize = 256;
@@ -29,6 +35,8 @@ pub struct Warm<'a> {
     live: &'a Live,
     progress: &'a ProgressSink,
     told: Mutex<Warmed>,
+    /// [`AT_ONCE`] for all weights together.
+    scales: Semaphore,
 }
 
 /// What is still to be looked at.
@@ -39,7 +47,7 @@ enum Ahead {
 
 impl<'a> Warm<'a> {
     pub fn new(live: &'a Live, progress: &'a ProgressSink) -> Self {
-        Self { live, progress, told: Mutex::default() }
+        Self { live, progress, told: Mutex::default(), scales: Semaphore::new(AT_ONCE) }
     }
 
     /// Warms everything at and below `paths`; what was not reached by the deadline is left.
@@ -86,7 +94,7 @@ impl<'a> Warm<'a> {
     }
 
     async fn file(&self, ino: Ino, path: Key, size: u64) {
-        let done = self.warm(ino).await;
+        let done = self.warm(ino, size).await;
         self.tell(|told| {
             told.files_left -= 1;
             told.bytes_left -= size;
@@ -111,7 +119,10 @@ impl<'a> Warm<'a> {
         }
     }
 
-    async fn warm(&self, ino: Ino) -> Result<Outcome> {
+    async fn warm(&self, ino: Ino, size: u64) -> Result<Outcome> {
+        let weight = (size / WEIGHED_BY).clamp(1, WEIGHT_MAX);
+        // Never closed: no permit is then none to wait for.
+        let _weight = self.scales.acquire_many(u32::try_from(weight).unwrap_or(1)).await.ok();
         loop {
             match self.live.apart(move |vfs, caller| vfs.warm(caller, ino)).await? {
                 Warming::Near => return Ok(Outcome::Near),
