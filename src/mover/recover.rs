@@ -194,14 +194,17 @@ fn is_torn(context: &Context, staged: &Replica) -> bool {
 /// What a generation that no close finished began from may lie where no look at home finds it: under a key that its file has yet to leave.
 fn take_back_lost(context: &Context, inode: &Inode) -> Result<bool> {
     let ino = inode.attr.ino;
-    if revert(context, ino)?.is_none() {
-        return Ok(false);
+    let Some(lost) = context.catalog.lose_newest(ino, &domain(context, ino)?)? else { return Ok(false) };
+    context.catalog.queue(ino, &domain(context, ino)?)?;
+    for file in lost {
+        tracing::error!(path = %file.path, "what was written last did not outlast a restart of the machine: it was never synced; the file is what it was before");
     }
-    context.catalog.sync()?;
-    let path = context.catalog.path(ino)?.unwrap_or_default();
-    context.catalog.queue(ino, &context.domain(ino, &path)?)?;
-    tracing::error!(%path, "what was written last did not outlast a restart of the machine: it was never synced; the file is what it was before");
     Ok(true)
+}
+
+fn domain(context: &Context, ino: Ino) -> Result<String> {
+    let path = context.catalog.path(ino)?.unwrap_or_default();
+    context.domain(ino, &path)
 }
 
 fn lose(context: &Context, staged: &Replica) -> Result<()> {
@@ -241,8 +244,7 @@ fn look(context: &Context, staged: &Replica) -> Result<Stage> {
 }
 
 fn revert(context: &Context, ino: Ino) -> Result<Option<Replica>> {
-    let path = context.catalog.path(ino)?.unwrap_or_default();
-    context.catalog.revert_write(ino, &context.domain(ino, &path)?)
+    context.catalog.revert_write(ino, &domain(context, ino)?)
 }
 
 /// The daemon died between the row of a new generation and its file, and nobody was told that there is one: it is taken back. A

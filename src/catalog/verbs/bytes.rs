@@ -125,31 +125,7 @@ impl Catalog {
     /// answered for removal. Only if there is such a generation. A key that a rename made it leave meanwhile has a step in `domain` then: the
     /// close that would have seen to it never comes.
     pub fn revert_write(&self, ino: Ino, domain: &str) -> Result<Option<Replica>> {
-        self.engine.write(|tx| {
-            let mut inode = tx.inode(ino)?;
-            let before = Generation(inode.generation.0.saturating_sub(1));
-            let Some(row) = tx.staged(&inode, |_| inode.state == WriteState::Writing)? else {
-                return Ok(None);
-            };
-            let preserved = tx.preserved_step(ino, before)?.is_some() && tx.preserved(ino, before)?.is_some();
-            let is_at_home = tx.holds(ino, before)?;
-            if before.0 == 0 || !(preserved || is_at_home) {
-                return Ok(None);
-            }
-            tx.delete_replica(row.place, &row.name)?;
-            inode.generation = before;
-            // Its commit may have come through before its step had an end.
-            inode.state = if is_at_home { WriteState::Clean } else { WriteState::Closed };
-            if preserved {
-                tx.restore_step(ino, before)?;
-            }
-            tx.update_inode(&inode)?;
-            if tx.has_left_key(ino)? {
-                tx.queue_reconcile(ino, domain, Why::Names, Order::Keep)?;
-            }
-            tx.wake();
-            tx.to_replica(row).map(Some)
-        })
+        self.engine.write(|tx| tx.revert_write(ino, domain))
     }
 
     /// Where home has one of these generations of `ino`, or its newest one if it is clean: each has what a partly staged generation that
@@ -186,6 +162,33 @@ impl Catalog {
 }
 
 impl Tx<'_> {
+    /// See [`Catalog::revert_write`].
+    pub(super) fn revert_write(&self, ino: Ino, domain: &str) -> Result<Option<Replica>> {
+        let mut inode = self.inode(ino)?;
+        let before = Generation(inode.generation.0.saturating_sub(1));
+        let Some(row) = self.staged(&inode, |_| inode.state == WriteState::Writing)? else {
+            return Ok(None);
+        };
+        let preserved = self.preserved_step(ino, before)?.is_some() && self.preserved(ino, before)?.is_some();
+        let is_at_home = self.holds(ino, before)?;
+        if before.0 == 0 || !(preserved || is_at_home) {
+            return Ok(None);
+        }
+        self.delete_replica(row.place, &row.name)?;
+        inode.generation = before;
+        // Its commit may have come through before its step had an end.
+        inode.state = if is_at_home { WriteState::Clean } else { WriteState::Closed };
+        if preserved {
+            self.restore_step(ino, before)?;
+        }
+        self.update_inode(&inode)?;
+        if self.has_left_key(ino)? {
+            self.queue_reconcile(ino, domain, Why::Names, Order::Keep)?;
+        }
+        self.wake();
+        self.to_replica(row).map(Some)
+    }
+
     /// What is written is no longer what the file was before, whatever its size and times say after this: it is a generation that
     /// can't be taken back.
     pub(super) fn leave_before(&self, inode: &mut Inode) -> Result<()> {

@@ -57,6 +57,23 @@ impl Catalog {
         })
     }
 
+    /// What was being written of `ino` is gone from its stage: the file is what it was before, as [`Catalog::revert_write`] says, and remembered
+    /// as lost under each of its names. None if it was nothing before, or that is nowhere. FULL.
+    pub fn lose_newest(&self, ino: Ino, domain: &str) -> Result<Option<Vec<LostFile>>> {
+        self.engine.durable(|tx| {
+            let inode = tx.inode(ino)?;
+            let Some(staged) = tx.revert_write(ino, domain)? else { return Ok(None) };
+            let tier = tx.tier_name(staged.tier)?;
+            let mut lost = Vec::new();
+            for (parent, name) in tx.names(ino)? {
+                if let Some(dir) = tx.path(parent)? {
+                    lost.push(tx.note_lost(dir.join(&name)?, &tier, LostBytes::Newest, &inode)?);
+                }
+            }
+            Ok(Some(lost))
+        })
+    }
+
     /// These directories of a tier are gone, deepest first. One that is nowhere else and holds nothing is gone from the tree.
     pub fn lose_places(&self, gone: &[PlaceId]) -> Result<Observed> {
         self.engine.durable(|tx| {
