@@ -8,6 +8,7 @@ mod evict;
 mod exposed;
 mod fsck;
 mod lifecycle;
+mod memory;
 mod offline;
 mod parts;
 mod pins;

@@ -2,6 +2,7 @@
 
 use super::daemon::{Ending, Live, Place};
 use super::exposed::Shown;
+use super::memory;
 use super::parts::{self, Assembled};
 use super::{MountError, MountRequest};
 use crate::control::protocol::{Drained, Phase};
@@ -70,6 +71,7 @@ fn serve(runtime: &Runtime, mut request: MountRequest) -> std::result::Result<()
     runtime.spawn(reload_on(hangups, live.clone()));
     runtime.spawn(live.clone().follow_settled_rules());
     runtime.spawn(live.clone().keep_pins_warm());
+    runtime.spawn(memory::give_back());
     (request.on_ready)(&mode);
     runtime.block_on(until_the_end(live, server, session, request.on_end))
 }

@@ -156,7 +156,8 @@ pub fn decisions(effort: Effort) -> Vec<Outcome> {
 /// A million files of Blob in the catalog: what the daemon takes at rest.
 pub fn at_rest(effort: Effort) -> Vec<Outcome> {
     const DIRECTORIES: usize = 100;
-    const WATCHED: Duration = Duration::from_secs(20);
+    /// The mover keeps house in it.
+    const WATCHED: Duration = Duration::from_secs(40);
     let (tiers, server) = (Tiers::with_directories(), BlobServer::start());
     server.container("bench");
     let files = effort.count(1_000_000);
