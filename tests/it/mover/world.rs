@@ -16,7 +16,7 @@ use tierfs::catalog::{
 };
 use tierfs::clock::Clock;
 use tierfs::data::{HotStore, MemoryBudget, Owner, StageStore};
-use tierfs::error::Result;
+use tierfs::error::{Kind, Result};
 use tierfs::heat::Heat;
 use tierfs::mover::{
     FlushReport, FlushScope, HotTier, Mover, MoverHandle, MoverParts, Recovered, Stores, queue::Limits,
@@ -211,8 +211,13 @@ impl World {
 
     fn stores(&self) -> Stores {
         let owner = Owner::this_process(self.clock.as_ref()).expect("an owner");
-        let stage =
-            StageStore::claim(Arc::clone(&self.scratch), self.catalog.id(), &owner).expect("the stage");
+        // The last act of a mover that died may end, and let go of its stage, a moment after it.
+        let stage = loop {
+            match StageStore::claim(Arc::clone(&self.scratch), self.catalog.id(), &owner) {
+                Err(error) if error.kind() == Kind::Busy => std::thread::yield_now(),
+                claimed => break claimed.expect("the stage"),
+            }
+        };
         let store = HotStore::new(Arc::clone(&self.scratch), Arc::clone(&self.clock)).expect("a hot store");
         let hot = HotTier { store: Arc::new(store), high_water: 0.99, low_water: 0.98, counted: false };
         Stores {
