@@ -1,8 +1,8 @@
 //! What every job of the mover works with.
 
-use crate::catalog::{Catalog, Defaults, Observed, Place, Replica};
+use crate::catalog::{Catalog, Defaults, Observed, Replica};
 use crate::clock::Clock;
-use crate::error::{Error, Kind, Result, found};
+use crate::error::{Error, Kind, Result};
 use crate::fullness::Fullness;
 use crate::heat::Heat;
 use crate::mover::MoverParts;
@@ -209,11 +209,6 @@ impl Context {
     /// Runs `act`, which moves native names of `tier` and then their rows: a look in between would take them for gone.
     pub(crate) fn names_move<T>(&self, tier: TierId, act: impl FnOnce() -> Result<T>) -> Result<T> {
         within(&self.while_names_move, tier, act)
-    }
-
-    /// Whether a place is where it was when it was read: a rename takes a directory elsewhere with its place.
-    pub(crate) fn stands(&self, place: &Place) -> Result<bool> {
-        Ok(found(self.catalog.place(place.id))?.is_some_and(|now| now.key == place.key))
     }
 
     /// Runs what may wait for a disk (system calls on a tier, synced catalog commits) off the runtime's threads.

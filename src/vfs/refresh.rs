@@ -339,7 +339,7 @@ impl Vfs {
             seen.insert(entry.name.clone());
         }
         let still = self.native_names.stand(place.tier);
-        if !self.stands(place)? {
+        if !self.catalog().stands(place)? {
             return Ok(());
         }
         let observed = self.catalog().observe(&self.observation(place, began, found, Scope::Found))?;
@@ -357,7 +357,7 @@ impl Vfs {
     ) -> Result<()> {
         let scope = Scope::All { seen, version: None };
         let still = self.native_names.stand(place.tier);
-        if !self.stands(place)? {
+        if !self.catalog().stands(place)? {
             return Ok(());
         }
         let observed = self.catalog().observe(&self.observation(place, began, Vec::new(), scope))?;
@@ -368,11 +368,6 @@ impl Vfs {
         state.names.clear();
         self.tell(&observed);
         Ok(())
-    }
-
-    /// Whether what was found there was the place's: another directory may lie under its key by now.
-    fn stands(&self, place: &Place) -> Result<bool> {
-        Ok(crate::error::found(self.catalog().place(place.id))?.is_some_and(|now| now.key == place.key))
     }
 
     /// Passes on what the kernel must forget.

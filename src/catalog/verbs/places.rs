@@ -3,7 +3,7 @@
 use super::Catalog;
 use crate::catalog::tables::Tx;
 use crate::catalog::{Place, PlaceId};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::types::{Ino, TierId};
 use std::sync::Arc;
 
@@ -43,6 +43,11 @@ impl Catalog {
             tx.places(dir)?;
             tx.native(dir, tier.0)?.map(|id| tx.to_place(id)).transpose()
         })
+    }
+
+    /// Whether a place is where it was when it was read: a rename takes a directory elsewhere with its place.
+    pub fn stands(&self, place: &Place) -> Result<bool> {
+        Ok(found(self.place(place.id))?.is_some_and(|now| now.key == place.key))
     }
 
     /// Whether the directory that owns `place` has another name by now, and what lies there has not followed it yet.

@@ -186,7 +186,7 @@ fn at_its_place<T>(
     target: &Target,
     act: impl FnOnce(&Context, &dyn Resident, &Key) -> Result<T>,
 ) -> Result<Option<T>> {
-    if !context.stands(&target.place)? {
+    if !context.catalog.stands(&target.place)? {
         return Ok(None);
     }
     act(context, resident(target.tier.as_ref())?, &target.key).map(Some)

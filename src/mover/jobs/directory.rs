@@ -140,7 +140,7 @@ async fn move_whole(context: &Arc<Context>, subject: &Subject, domain: &str) -> 
         let (on, to, name) = (parent.tier, parent.key.join(&name.name)?, name.name.clone());
         let rename = move |context: &Context| {
             let resident = resident(tier.as_ref())?;
-            if !context.stands(&place)? || !context.stands(&parent)? {
+            if !context.catalog.stands(&place)? || !context.catalog.stands(&parent)? {
                 return Ok(());
             }
             make_parents(resident, &to)?;
@@ -199,7 +199,7 @@ async fn delete_doomed(context: &Arc<Context>, place: &Place) -> Flow<()> {
 /// Removes the native directory at a place that is left, unless a rename has put another there.
 fn leave(context: &Context, tier: &dyn Tier, place: &Place) -> Result<()> {
     context.names_stand(place.tier, || {
-        if context.stands(place)? { remove_empty(resident(tier)?.rmdir(&place.key)) } else { Ok(()) }
+        if context.catalog.stands(place)? { remove_empty(resident(tier)?.rmdir(&place.key)) } else { Ok(()) }
     })
 }
 

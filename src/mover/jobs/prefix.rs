@@ -50,7 +50,7 @@ pub(crate) async fn import(context: &Arc<Context>, place: &Place) -> Flow<()> {
         let page = match tier.list(&place.key, b"", from, LIST).await {
             Ok(page) => page,
             Err(error) if matches!(error.kind(), Kind::NotFound | Kind::NotDirectory) => {
-                return if context.stands(place)? { Ok(()) } else { Err(Halt::Again) };
+                return if context.catalog.stands(place)? { Ok(()) } else { Err(Halt::Again) };
             }
             Err(error) => return Err(error.into()),
         };
@@ -58,7 +58,7 @@ pub(crate) async fn import(context: &Arc<Context>, place: &Place) -> Flow<()> {
         let (tier, place) = (Arc::clone(&tier), place.clone());
         let observe = move |context: &Context| {
             // What lies under its old key is another directory's once it has moved.
-            context.names_stand(place.tier, || match context.stands(&place)? {
+            context.names_stand(place.tier, || match context.catalog.stands(&place)? {
                 true => observe(context, tier.as_ref(), &place, &page, began).map(Some),
                 false => Ok(None),
             })

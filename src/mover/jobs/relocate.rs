@@ -143,7 +143,7 @@ pub(crate) async fn clear_directory(context: &Arc<Context>, target: &Target) -> 
     let on = place.tier;
     let aside = move |context: &Context| {
         let resident = resident(tier.as_ref())?;
-        if !context.stands(&place)? {
+        if !context.catalog.stands(&place)? {
             return Ok(());
         }
         make_parents(resident, &to)?;

@@ -53,9 +53,7 @@ fn make_room(mount: &Mount) {
 }
 
 fn edit(mount: &Mount, before: &str, after: &str) {
-    let text = fs::read_to_string(mount.config()).expect("the config");
-    assert!(text.contains(before), "{text}");
-    fs::write(mount.config(), text.replace(before, after)).expect("a new config");
+    super::reload::edit_rules(mount, before, after);
     mount.tierfs(&["reload"]);
 }
 

@@ -36,7 +36,7 @@ fn edit(mount: &Mount, change: impl Fn(String) -> String) {
     fs::write(mount.config(), change(text)).expect("a new config");
 }
 
-fn edit_rules(mount: &Mount, before: &str, after: &str) {
+pub(super) fn edit_rules(mount: &Mount, before: &str, after: &str) {
     edit(mount, |text| {
         assert!(text.contains(before), "{text}");
         text.replace(before, after)
