@@ -297,37 +297,44 @@ fn staged(context: &Context, inode: &Inode) -> Result<Option<Replica>> {
 pub(crate) fn adopt_released(context: &Context) -> Result<()> {
     let inherited: Vec<_> =
         context.inherited.lock().iter().map(|(ino, generation)| (*ino, *generation)).collect();
+    let mut settles = false;
     for (ino, generation) in inherited {
-        let inode = found(context.catalog.inode(ino))?;
-        let Some(inode) = inode.filter(|inode| inode.generation == generation) else {
-            context.inherited.lock().remove(&ino);
-            continue;
+        let ended = match found(context.catalog.inode(ino))? {
+            Some(inode) if inode.generation == generation => has_ended(context, &inode),
+            // It was opened here since, or preserved for those who waited for it.
+            Some(_) => Ok(!(context.is_open)(ino)),
+            None => Ok(true),
         };
-        match inode.state {
-            WriteState::ClosedOpen => match has_writer(context, &inode) {
-                Ok(false) => {
-                    context.catalog.released(ino)?;
-                    context.inherited.lock().remove(&ino);
-                }
-                Ok(true) => {}
-                // One file that can't be looked at keeps no other from going on.
-                Err(error) => tracing::warn!(%ino, %error, "a file that was open can't be looked at now"),
-            },
-            WriteState::Writing => {
-                match context.unwritten(ino, || take_back(context, &inode)).unwrap_or(Ok(false)) {
-                    Ok(true) => {
-                        context.inherited.lock().remove(&ino);
-                    }
-                    Ok(false) => {}
-                    Err(error) => tracing::warn!(%ino, %error, "a file that was open can't be looked at now"),
-                }
-            }
-            WriteState::Clean | WriteState::Closed => {
+        settles |= (context.is_open)(ino);
+        match ended {
+            Ok(true) => {
                 context.inherited.lock().remove(&ino);
             }
+            Ok(false) => {}
+            // One file that can't be looked at keeps no other from going on.
+            Err(error) => tracing::warn!(%ino, %error, "a file that was open can't be looked at now"),
         }
     }
+    if settles {
+        (context.settle_closed)();
+    }
     Ok(())
+}
+
+/// Whether nobody writes any more to what an earlier daemon left open.
+fn has_ended(context: &Context, inode: &Inode) -> Result<bool> {
+    let ino = inode.attr.ino;
+    match inode.state {
+        WriteState::ClosedOpen => {
+            let ended = !has_writer(context, inode)?;
+            if ended {
+                context.catalog.released(ino)?;
+            }
+            Ok(ended)
+        }
+        WriteState::Writing => context.unwritten(ino, || take_back(context, inode)).unwrap_or(Ok(false)),
+        WriteState::Clean | WriteState::Closed => Ok(true),
+    }
 }
 
 /// A generation that nobody has written to, and that nobody can write to any more, never was: the one before it is at home, or on

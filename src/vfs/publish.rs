@@ -48,6 +48,15 @@ enum Published {
     Changed,
 }
 
+/// Whether the catalog knows what a closed file holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    /// As it says.
+    Known,
+    /// Somebody wrote to it since, and closes it no more.
+    Changed,
+}
+
 impl Vfs {
     /// Waits for what [`Vfs::flush`], [`Vfs::fsync`] or [`Vfs::fsync_directory`] said.
     pub fn at_home(
@@ -183,31 +192,55 @@ impl Vfs {
                 Ok(Published::Pending(Awaited::Content(node.ino, inode.generation.before())))
             }
             WriteState::Closed => Ok(Published::Pending(Awaited::Content(node.ino, inode.generation))),
-            WriteState::ClosedOpen if self.snapshot(node, &inode)? => {
+            WriteState::ClosedOpen if self.snapshot(node, &inode, Closed::Known)? => {
                 Ok(Published::Pending(Awaited::Content(node.ino, inode.generation)))
             }
             WriteState::ClosedOpen => Ok(Published::Changed),
         }
     }
 
-    /// Lets a file that is closed, and still open or mapped, be committed as it was closed: others wait for it. False if it is no such file, or
-    /// has changed since.
+    /// Lets a file that is closed, and still open or mapped, be committed as it was closed: others wait for it. One that nobody has open here, and
+    /// that a mapping or a program of an earlier daemon went on writing to, is committed as it is now, for there will be no close. False if
+    /// it is no such file, or has changed since.
     ///
     /// # Errors
     /// As the stage says.
     pub fn preserve_closed(&self, ino: Ino) -> Result<bool> {
-        let Some(node) = self.nodes.find(ino) else { return Ok(false) };
+        let node = self.nodes.get(ino);
+        let preserved = self.preserve_node(&node);
+        self.forget_closed(&node);
+        preserved
+    }
+
+    fn preserve_node(&self, node: &Node) -> Result<bool> {
         // Who has it may be waiting for what the caller keeps.
         let Some(_turn) = node.turn.try_lock() else { return Ok(false) };
-        let inode = self.catalog().inode(ino)?;
+        let mut inode = self.catalog().inode(node.ino)?;
         if inode.state != WriteState::ClosedOpen || node.unlinked.load(Ordering::Acquire) {
             return Ok(false);
         }
-        self.snapshot(&node, &inode)
+        let Some(staged) = self.newest(&inode)?.into_iter().find(|replica| replica.staged) else {
+            return Ok(false);
+        };
+        let stage = self.stage(staged.tier)?;
+        // From here on what a mapping writes shows in the modification time.
+        stage.sync(&staged.name)?;
+        let mut closed = Closed::Known;
+        if node.handles.load(Ordering::Acquire) == 0 {
+            // Whoever has it, the end of that is seen as the end of a mapping is.
+            node.settling.store(true, Ordering::Release);
+            let file = stage.open(&staged.name, Access::Read)?;
+            if !is_as_closed(&inode, &file)? {
+                let now = content_of(&file)?;
+                (inode.attr.size, inode.attr.blocks, inode.attr.mtime) = (now.size, now.blocks, now.mtime);
+                closed = Closed::Changed;
+            }
+        }
+        self.snapshot(node, &inode, closed)
     }
 
     /// Copies what was closed, and begins the next generation in the file that is open. False if that has changed.
-    fn snapshot(&self, node: &Node, inode: &Inode) -> Result<bool> {
+    fn snapshot(&self, node: &Node, inode: &Inode, closed: Closed) -> Result<bool> {
         let ino = node.ino;
         let Some(staged) = self.newest(inode)?.into_iter().find(|replica| replica.staged) else {
             return Ok(false);
@@ -232,7 +265,7 @@ impl Vfs {
         }
         stage.seal_copy(&name, &from)?;
         let seq = self.catalog().step_of(ino)?;
-        let Some(copy) = self.go_on_after(node, inode, &from)? else {
+        let Some(copy) = self.go_on_after(node, inode, &from, closed)? else {
             stage.drop_copy(&name)?;
             return Ok(false);
         };
@@ -245,13 +278,26 @@ impl Vfs {
     }
 
     /// No close can come between the last look at the file and the row.
-    fn go_on_after(&self, node: &Node, inode: &Inode, from: &File) -> Result<Option<Replica>> {
+    fn go_on_after(
+        &self,
+        node: &Node,
+        inode: &Inode,
+        from: &File,
+        closed: Closed,
+    ) -> Result<Option<Replica>> {
         let mut state = node.file.lock();
         let content = content_of(from)?;
         if node.unlinked.load(Ordering::Acquire) {
             return Ok(None);
         }
-        let Some(copy) = self.catalog().snapshot(node.ino, content)? else { return Ok(None) };
+        let copy = match closed {
+            Closed::Known => self.catalog().snapshot(node.ino, content)?,
+            Closed::Changed if is_as_closed(inode, from)? => {
+                self.catalog().snapshot_changed(node.ino, content)?
+            }
+            Closed::Changed => None,
+        };
+        let Some(copy) = copy else { return Ok(None) };
         (state.told, state.must_close) = (Some(content), false);
         let goes_on = inode.generation.next();
         if let Some(open) = &state.open {

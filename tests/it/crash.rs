@@ -2,6 +2,7 @@
 
 mod cases;
 mod cold;
+mod inherited;
 mod mapped;
 mod overflow;
 mod points;

@@ -57,6 +57,18 @@ impl Catalog {
         })
     }
 
+    /// The same of a closed file that somebody went on writing to without an open of it here, by a mapping that outlived its handle or its
+    /// daemon: what was closed is no more, and `content`, what was copied, takes its place in the order.
+    pub fn snapshot_changed(&self, ino: Ino, content: Content) -> Result<Option<Replica>> {
+        self.engine.write(|tx| match tx.closed(ino)? {
+            Some((mut inode, row, step)) if inode.state == WriteState::ClosedOpen => {
+                inode.take_content(content);
+                tx.go_on_over_copy((inode, row, step)).map(Some)
+            }
+            _ => Ok(None),
+        })
+    }
+
     /// The step that brings `generation` of `ino` home, with its domain; none if a home has it, or a later one, or nobody needs it any more.
     pub fn step_for(&self, ino: Ino, generation: Generation) -> Result<Option<(String, Seq)>> {
         self.engine.read(|tx| {

@@ -144,8 +144,7 @@ async fn preserve(context: &Arc<Context>, subject: &Subject, step: &Step) -> Flo
     let ino = subject.ino();
     let is_wanted = context.wanted.lock().contains(&ino)
         || (context.rules().order(&step.domain) != Order::None && context.catalog.is_followed(ino)?);
-    // Who inherited it from an earlier daemon can't say what is open.
-    if !is_wanted || context.inherited.lock().contains_key(&ino) {
+    if !is_wanted {
         return Ok(Halt::Open);
     }
     let moment = later(step.renewed_at, LETTING_GO);
