@@ -20,7 +20,7 @@ use crate::mover::jobs::upload::note_size;
 use crate::mover::jobs::{self, Halt, resident};
 use crate::mover::status::Counters;
 use crate::tier::{Access, RenameMode, Resident};
-use crate::types::{FileKind, Ino, Key, Timestamp};
+use crate::types::{FileKind, Ino, Invalidation, Key, Timestamp};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -325,13 +325,7 @@ pub(crate) fn adopt_released(context: &Context) -> Result<()> {
 fn has_ended(context: &Context, inode: &Inode) -> Result<bool> {
     let ino = inode.attr.ino;
     match inode.state {
-        WriteState::ClosedOpen => {
-            let ended = !has_writer(context, inode)?;
-            if ended {
-                context.catalog.released(ino)?;
-            }
-            Ok(ended)
-        }
+        WriteState::ClosedOpen => Ok(!has_writer(context, inode)? && close_as_it_is(context, inode)?),
         WriteState::Writing => context.unwritten(ino, || take_back(context, inode)).unwrap_or(Ok(false)),
         WriteState::Clean | WriteState::Closed => Ok(true),
     }
@@ -342,9 +336,8 @@ fn has_ended(context: &Context, inode: &Inode) -> Result<bool> {
 fn take_back(context: &Context, inode: &Inode) -> Result<bool> {
     let ino = inode.attr.ino;
     let Some(file) = open_staged(context, inode)? else { return Ok(false) };
-    let metadata = file.metadata()?;
-    let mtime = Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec());
-    let unchanged = (metadata.size(), mtime) == (inode.attr.size, inode.attr.mtime);
+    let content = content_of(&file, context)?;
+    let unchanged = (content.size, content.mtime) == (inode.attr.size, inode.attr.mtime);
     if !unchanged || (context.is_open)(ino) || has_writer(context, inode)? {
         return Ok(false);
     }
@@ -363,20 +356,36 @@ pub(crate) fn close_as_told(context: &Context, ino: Ino) -> Result<()> {
     if inode.generation != generation || !open || has_writer(context, &inode)? {
         return Ok(());
     }
-    let (Some(file), Some(path)) = (open_staged(context, &inode)?, context.catalog.path(ino)?) else {
-        return Ok(());
+    if close_as_it_is(context, &inode)? {
+        context.inherited.lock().remove(&ino);
+    }
+    Ok(())
+}
+
+/// Nobody has it open any more: what the stage has of it is what was closed, in its turn. False if that can't be known now.
+fn close_as_it_is(context: &Context, inode: &Inode) -> Result<bool> {
+    let ino = inode.attr.ino;
+    let (Some(file), Some(path)) = (open_staged(context, inode)?, context.catalog.path(ino)?) else {
+        return Ok(false);
     };
+    let content = content_of(&file, context)?;
+    match inode.state {
+        WriteState::ClosedOpen => context.catalog.resize(ino, content)?,
+        _ => drop(context.catalog.close(ino, content, &context.domain(ino, &path)?)?),
+    }
+    context.catalog.released(ino)?;
+    (context.invalidate)(Invalidation::Inode(ino));
+    Ok(true)
+}
+
+fn content_of(file: &File, context: &Context) -> Result<Content> {
     let metadata = file.metadata()?;
-    let content = Content {
+    Ok(Content {
         size: metadata.len(),
         blocks: metadata.blocks(),
-        mtime: inode.attr.mtime,
+        mtime: Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec()),
         ctime: context.clock.wall(),
-    };
-    context.catalog.close(ino, content, &context.domain(ino, &path)?)?;
-    context.catalog.released(ino)?;
-    context.inherited.lock().remove(&ino);
-    Ok(())
+    })
 }
 
 fn open_staged(context: &Context, inode: &Inode) -> Result<Option<File>> {

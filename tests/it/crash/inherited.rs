@@ -6,6 +6,7 @@ use crate::support::mount::told;
 use crate::support::{Mode, Mount, Tiers};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
 
 const NAME: &str = "blob/kept";
 const NEXT: &str = "blob/next";
@@ -32,6 +33,10 @@ fn bring_next_home(mount: &Mount, bytes: &str) {
     let flushed =
         mount.try_tierfs(&["flush", "--timeout", "45s", mount.path(NEXT).to_str().expect("a path")]);
     assert!(flushed.status.success(), "{}\n{}", told(&flushed), mount.tierstat(&["queue"]));
+}
+
+fn modified(mount: &Mount) -> SystemTime {
+    fs::metadata(mount.path(NAME)).and_then(|metadata| metadata.modified()).expect("a time")
 }
 
 fn close_and_go_on(hold: fn(File) -> Holder) {
@@ -68,4 +73,25 @@ fn a_descriptor_that_outlives_the_daemon_holds_up_nobody() {
         drop(file.try_clone().expect("dup"));
         Holder::Descriptor(file)
     });
+}
+
+#[test]
+fn what_was_written_while_no_daemon_lived_shows_in_the_times() {
+    let tiers = Tiers::with_azurite();
+    let mut mount = rig::mount(&tiers, Mode::Passthrough).start();
+    fs::create_dir(mount.path("blob")).expect("mkdir");
+    let file = File::options().read(true).write(true).create_new(true).open(mount.path(NAME)).expect("open");
+    file.write_all_at(b"1 one", 0).expect("a write");
+    let before = modified(&mount);
+    let mapping = Mapped::new(&file, 5, 0).expect("a mapping");
+    drop(file);
+    mount.kill9();
+    mapping.write(0, b"2 two").expect("by passthrough the kernel goes on");
+    drop(mapping);
+    mount.remount();
+    mount.flush();
+    assert_eq!(tiers.blob(NAME).as_deref(), Some(&b"2 two"[..]));
+    let after = modified(&mount);
+    assert!(after > before, "{after:?} is when it was written last, not {before:?}");
+    rig::check_catalog(&mut mount);
 }
