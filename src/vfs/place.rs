@@ -137,8 +137,10 @@ impl Vfs {
         let inode = self.catalog().inode(dir)?;
         match resident.mkdir(&place.key, inode.attr.mode) {
             Err(error) if error.kind() != Kind::Exists => return Err(error),
-            _ => self.give(resident, &place.key, &inode)?,
+            Err(_) => {}
+            Ok(()) => self.catalog().made_place(place.id)?,
         }
+        self.give(resident, &place.key, &inode)?;
         Ok(place)
     }
 

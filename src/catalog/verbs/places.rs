@@ -33,6 +33,12 @@ impl Catalog {
         })
     }
 
+    /// The directory of a place was just made, so nothing is in it that nobody knows of.
+    pub fn made_place(&self, id: PlaceId) -> Result<()> {
+        // Without a version, the next look lists it all the same.
+        self.engine.relaxed(|tx| tx.set_place_listed(id.0, None))
+    }
+
     /// As [`Catalog::ensure_place`] but only looks: `None` where a row is missing or owned by another.
     pub fn native_place(&self, dir: Ino, tier: TierId) -> Result<Option<Place>> {
         if let Some(known) = self.engine.quick(|state| state.native_place(dir, tier)) {

@@ -241,3 +241,26 @@ fn the_capacity_of_a_home_counts_and_marks_and_rules_are_reloaded() {
     mount.flush();
     assert_eq!(tiers.expect_blob("models/g"), b"on Blob");
 }
+
+#[test]
+fn new_files_are_made_at_a_full_home_while_the_overflow_is_away() {
+    let server = BlobServer::start();
+    let tiers = Tiers::with_server(&server);
+    let _share = Over::small(&tiers.share, "10m");
+    let mount = start(&tiers, "scratch", Mode::Passthrough);
+    fill(&mount);
+    fs::write(mount.path("models/d/there"), "elsewhere").expect("a write");
+    assert!(!is_home(&tiers, "models/d/there"));
+    {
+        let _empty = Over::tmpfs(&tiers.scratch);
+        wait::until("scratch to be found absent", || fs::read(mount.path("models/d/there")).is_err());
+        fs::write(mount.path("models/d/here"), "at home").expect("there is room for it at home");
+        assert!(is_home(&tiers, "models/d/here"));
+        assert_eq!(fs::read_dir(&tiers.scratch).expect("the tmpfs").count(), 0, "nothing is written there");
+        make_room(&mount);
+    }
+    wait::until("the file to be home", || is_home(&tiers, "models/d/there"));
+    assert_eq!(fs::read(mount.path("models/d/there")).expect("a read"), b"elsewhere");
+    assert_eq!(fs::read(mount.path("models/d/here")).expect("a read"), b"at home");
+    assert!(!tiers.scratch.join("models/d/there").exists());
+}
