@@ -3,7 +3,8 @@
 usage: checkpoints.py DIRECTORY JOURNAL
 
 The journal has a line before and after every step, so that whoever killed the mount knows what was acknowledged.
-SIGUSR1: pause where nothing is open; SIGUSR2: go on; SIGTERM: end after the step.
+SIGUSR1: pause where nothing is open; SIGUSR2: go on; SIGTERM: end after the step. A signal that came at once would interrupt a close that waits
+for its commit.
 """
 
 import errno
@@ -14,7 +15,6 @@ import time
 
 directory = sys.argv[1]
 journal = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-wanted = set()
 dead = {errno.ENOTCONN, errno.ECONNABORTED, errno.EIO}
 
 
@@ -24,12 +24,12 @@ def say(*words):
 
 def rest():
     """Pauses or ends, if that is wanted."""
-    if "pause" in wanted:
+    if signal.SIGUSR1 in signal.sigpending():
+        signal.sigwait([signal.SIGUSR1])
         say("paused")
         signal.sigwait([signal.SIGUSR2])
-        wanted.discard("pause")
         say("resumed")
-    if "end" in wanted:
+    if signal.SIGTERM in signal.sigpending():
         say("ended")
         sys.exit(0)
 
@@ -66,9 +66,7 @@ def checkpoint(step, again):
         say("removed", step - 3)
 
 
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
-signal.signal(signal.SIGUSR1, lambda *_: wanted.add("pause"))
-signal.signal(signal.SIGTERM, lambda *_: wanted.add("end"))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM])
 say("started")
 step, again = 1, False
 while True:
