@@ -293,9 +293,12 @@ impl Checkpoints {
         let found = tiers.blob(&format!("{}/step-{step}", self.directory));
         // A killed daemon's last request may still arrive between the two looks.
         let gone_on = tiers.blob(&format!("{}/latest", self.directory)) != Some(latest.into_bytes());
+        let whole = content(step);
+        let there = || found.as_ref().map_or("missing".to_owned(), |found| unlike(found, &whole));
         assert!(
-            gone_on || found == Some(content(step)),
-            "latest on Blob names step {step}; {}",
+            gone_on || found.as_ref() == Some(&whole),
+            "latest on Blob names step {step}: {}; {}",
+            there(),
             self.journal()
         );
     }
