@@ -55,7 +55,13 @@ async fn round(context: &Arc<Context>, step: &Step, subject: &Subject) -> Flow<u
     if subject.inode.state == WriteState::ClosedOpen && step.content {
         return Err(preserve(context, subject, step).await?);
     }
-    not_open(subject, step)?;
+    if let Err(open) = not_open(subject, step) {
+        let is_reopened = matches!(open, Halt::Reopened);
+        if is_reopened && names_first(context, subject, &step.domain).await? {
+            return Ok(0);
+        }
+        return Err(open);
+    }
     if is_open_elsewhere(context, subject)? {
         return Err(Halt::Open);
     }
@@ -92,18 +98,53 @@ pub(crate) async fn follow(context: &Arc<Context>, ino: Ino, step: &Step) -> Flo
     for name in &subject.names {
         if subject.inode.state == WriteState::Clean {
             bring_home(context, &subject, name, step).await?;
-            continue;
-        }
-        let mut target = name.target(context, domain).await?;
-        let lock = (target.place.tier, target.key.clone());
-        let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
-        relocate::make_way(context, ino, &mut target, domain).await?;
-        if !target.row.as_ref().is_some_and(|row| row.ino == Some(ino) && row.generation >= newest.generation)
-        {
-            relocate::transfer(context, &subject.inode, newest, &target).await?;
+        } else {
+            carry(context, &subject, newest, name, domain).await?;
         }
     }
     tidy::leftovers(context, ino, domain).await
+}
+
+/// A file that is written again was renamed or linked: what its home has of it follows, for what is queued behind that does not wait until
+/// it is closed. True if nothing is left to do before that. What would have to be sent to another tier waits for the close.
+async fn names_first(context: &Arc<Context>, subject: &Subject, domain: &str) -> Flow<bool> {
+    let strays = relocate::strays(context, subject)?;
+    let can_be_copied = |replica: &&Replica| {
+        !replica.staged && context.tier(replica.tier).is_ok_and(|tier| tier.resident().is_none())
+    };
+    let copies = subject.replicas.iter().filter(can_be_copied);
+    let sources = copies.chain(&strays).filter(|source| has_content(source));
+    let Some(newest) = sources.max_by_key(|source| source.generation) else { return Ok(strays.is_empty()) };
+    if subject.names.iter().any(|name| name.home != newest.tier) {
+        return Ok(false);
+    }
+    for name in &subject.names {
+        carry(context, subject, newest, name, domain).await?;
+    }
+    tidy::leftovers(context, subject.ino(), domain).await?;
+    Ok(true)
+}
+
+/// Brings what `source` has of a file, and the attributes of the file, to the home of a name that has nothing as new.
+async fn carry(
+    context: &Arc<Context>,
+    subject: &Subject,
+    source: &Replica,
+    name: &Name,
+    domain: &str,
+) -> Flow<()> {
+    let ino = subject.ino();
+    let mut target = name.target(context, domain).await?;
+    let lock = (target.place.tier, target.key.clone());
+    let _turn = context.keys.take(&lock).map_err(|_busy| Halt::Again)?;
+    relocate::make_way(context, ino, &mut target, domain).await?;
+    if target.row.as_ref().is_some_and(|row| row.ino == Some(ino) && row.generation >= source.generation) {
+        if target.holds_attributes(&subject.inode) {
+            return Ok(());
+        }
+        return attributes(context, subject, &target).await;
+    }
+    relocate::transfer(context, &subject.inode, source, &target).await
 }
 
 /// Brings a clean file, which has no step, to the homes of its names.
@@ -219,11 +260,11 @@ pub(crate) fn catalog_supplies(result: Flow<()>) -> Flow<()> {
 
 /// Tells the tier the newest attributes of content that is there.
 pub(crate) async fn attributes(context: &Arc<Context>, subject: &Subject, target: &Target) -> Flow<()> {
-    let Some(version) = target.row.as_ref().and_then(|row| row.version.clone()) else {
+    let row = target.row.as_ref();
+    let Some((generation, version)) = row.and_then(|row| Some((row.generation, row.version.clone()?))) else {
         return Err(Halt::Again);
     };
-    let inode = &subject.inode;
-    match commit(context, inode, inode.generation, target, Act::Attributes(version)).await {
+    match commit(context, &subject.inode, generation, target, Act::Attributes(version)).await {
         // Changed behind our back: nothing of ours is lost, so their version is taken in.
         Err(Halt::Failed(error)) if matches!(error.kind(), Kind::Changed | Kind::NotFound) => {
             conflict::look_at(context, &target.place, &target.name).await?;

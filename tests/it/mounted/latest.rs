@@ -214,3 +214,33 @@ fn soak_latest_never_names_what_is_missing() {
         }
     }
 }
+
+#[test]
+fn a_file_that_is_renamed_or_linked_while_a_program_has_it_open_is_there_before_what_names_it() {
+    for mode in BOTH {
+        let server = BlobServer::start();
+        let tiers = Tiers::with_server(&server);
+        let mount = Mount::of(&tiers).mode(mode).start();
+        let run = mount.path("blob/run");
+        fs::create_dir_all(&run).expect("mkdir");
+        fs::write(run.join("step.tmp"), "step").expect("a write");
+        mount.flush();
+        let _open = OpenOptions::new().read(true).write(true).open(run.join("step.tmp")).expect("open");
+        let publish = |name: &str| {
+            fs::write(run.join("latest"), name).expect("a write");
+            let latest = run.join("latest");
+            mount.tierfs(&["flush", latest.to_str().expect("a path")]);
+            assert_eq!(tiers.blob("blob/run/latest").as_deref(), Some(name.as_bytes()));
+            assert_eq!(
+                tiers.blob(&format!("blob/run/{name}")).as_deref(),
+                Some(&b"step"[..]),
+                "{name} {mode:?}"
+            );
+        };
+        fs::hard_link(run.join("step.tmp"), run.join("best")).expect("link");
+        publish("best");
+        fs::rename(run.join("step.tmp"), run.join("step")).expect("rename");
+        publish("step");
+        assert_eq!(tiers.blob("blob/run/step.tmp"), None);
+    }
+}
