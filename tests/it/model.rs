@@ -6,6 +6,7 @@
 
 mod calls;
 mod found;
+mod mended;
 mod operations;
 mod past;
 mod power;

@@ -284,11 +284,39 @@ impl Merge<'_> {
         }
         tx.update_inode(&inode)?;
         let new = found_row(&self.look, &row.name, &inode, object);
+        let new_is_linked = new.linked;
         tx.put_replica(&ReplicaRow { linked: new.linked || row.linked, ..new })?;
         if row.linked && native_ino != 0 && !self.look.markers {
             self.share_version(tx, native_ino, &inode, object)?;
         }
+        if !row.linked && !self.look.markers && new_is_linked {
+            self.gather(tx, inode.attr.ino, object)?;
+        }
         self.observed.contents.push(inode.attr.ino);
+        Ok(())
+    }
+
+    /// A file turned out to have other native names. Those that were looked at before this one were taken for another file's.
+    fn gather(&mut self, tx: &Tx<'_>, ino: Ino, object: &Object) -> Result<()> {
+        let Some(native) = object.native else { return Ok(()) };
+        for row in tx.linked_replicas(self.look.place.tier, native.ino)? {
+            let Some(dir) = tx.place_row(row.place)?.owner().filter(|_| row.ino != ino.0) else { continue };
+            let other = tx.inode(Ino(row.ino))?;
+            let is_settled = other.state == WriteState::Clean
+                && row.generation == other.generation.0
+                && row.write_id.is_none()
+                && tx.dentry(dir, &row.name)? == Some(other.attr.ino);
+            if !is_settled || (other.attr.nlink > 1 && !tx.has_other_copy(&other, &row)?) {
+                continue;
+            }
+            self.lose_name(tx, dir, &row.name, other)?;
+            tx.put_dentry(dir, &row.name, ino)?;
+            let mut inode = tx.inode(ino)?;
+            inode.attr.nlink += 1;
+            tx.update_inode(&inode)?;
+            tx.put_replica(&ReplicaRow { ino: ino.0, attr_generation: inode.attr_generation, ..row })?;
+            self.share_version(tx, native.ino, &inode, object)?;
+        }
         Ok(())
     }
 
