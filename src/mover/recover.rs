@@ -78,6 +78,7 @@ fn local(context: &Context) -> Result<Recovered> {
         dirty_file(context, &inode, &mut recovered)?;
     }
     for ino in context.catalog.clean_but_staged()? {
+        forget_removed(context, ino)?;
         if let Some(path) = context.catalog.path(ino)? {
             context.catalog.queue(ino, &context.domain(ino, &path)?)?;
         }
@@ -86,6 +87,23 @@ fn local(context: &Context) -> Result<Recovered> {
     Counters::add(&context.counters.leftovers, recovered.leftovers);
     adopt_released(context)?;
     Ok(recovered)
+}
+
+/// The staged copy of a file that home has may have been removed by a delete whose rows went with the power.
+fn forget_removed(context: &Context, ino: Ino) -> Result<()> {
+    let Some(staged) =
+        found(context.catalog.inode(ino))?.map_or(Ok(None), |inode| staged(context, &inode))?
+    else {
+        return Ok(());
+    };
+    if look(context, &staged)? != Stage::Missing {
+        return Ok(());
+    }
+    match context.catalog.drop_replica(staged.place, &staged.name) {
+        // It is the only one: whoever opens the file is told.
+        Err(error) if error.kind() == Kind::Busy => Ok(()),
+        dropped => dropped.map(drop),
+    }
 }
 
 fn remove(context: &Context, staged: &Replica) {

@@ -16,3 +16,10 @@ fn names_that_a_crash_left_of_one_native_file_are_one_file() {
         tell(&[(Link("h/a/a", "h/a/b"), Go), (Crash, Look), (Truncate("h/a/b", 2), Look)]);
     }
 }
+
+#[test]
+fn a_delete_that_a_power_loss_undoes_leaves_what_home_has() {
+    for chance in 0..6 {
+        tell(&[(Open(2, "k/b"), Go), (Close(2), Go), (Unlink("k/b"), Go), (LosePower(chance), Look)]);
+    }
+}
