@@ -152,8 +152,17 @@ impl Vfs {
         let handle = self.handles.file(handle)?;
         let open = handle.node.file.lock().open.clone();
         let open = open.ok_or(Kind::Os(libc::EBADF))?;
+        self.set_length(handle.node.ino, &open, size)
+    }
+
+    /// `O_TRUNC` of what may be the only copy of what was closed.
+    pub(super) fn empty_if(&self, truncate: bool, ino: Ino, open: &OpenFile) -> Result<()> {
+        if truncate { self.set_length(ino, open, 0) } else { Ok(()) }
+    }
+
+    fn set_length(&self, ino: Ino, open: &OpenFile, size: u64) -> Result<()> {
         if open.is_staged() {
-            self.will_be_shorter(handle.node.ino, &open, size)?;
+            self.will_be_shorter(ino, open, size)?;
         }
         open.writable()?.set_len(size)
     }

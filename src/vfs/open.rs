@@ -3,7 +3,7 @@
 use super::handle::{FileHandle, Handle};
 use super::node::{FileState, Node};
 use super::open_file::{Bytes, OpenFile, OpenFileId, content_of};
-use super::write_open::{Begun, truncate_if};
+use super::write_open::Begun;
 use super::{Caller, IoMode, Pending, Vfs, Wait};
 use crate::catalog::{Content, Inode, Replica, WriteState};
 use crate::data::{Fill, FillStart, Identity, Reader, Source};
@@ -108,7 +108,7 @@ impl Vfs {
             Some(open) => match self.preserve_open(caller, &open, &inode, truncate)? {
                 Some((open, begun)) => (open, Some(begun)),
                 None => {
-                    truncate_if(truncate, &open)?;
+                    self.empty_if(truncate, ino, &open)?;
                     (open, None)
                 }
             },

@@ -149,7 +149,7 @@ impl Vfs {
             (_, Some(open)) => open.relabelled(Place::Staged, replica.generation),
             (opened, None) => self.open_file(opened.ok_or(Kind::Corrupt)?, replica.generation),
         };
-        if let Err(error) = truncate_if(truncate, &open) {
+        if let Err(error) = self.empty_if(truncate, ino, &open) {
             self.give_back(ino, &open)?;
             return Err(error);
         }
@@ -347,8 +347,8 @@ impl Vfs {
     }
 }
 
-/// `O_TRUNC`.
-pub(super) fn truncate_if(truncate: bool, open: &OpenFile) -> Result<()> {
+/// `O_TRUNC` of what is written in place, or has an earlier generation to go back to.
+fn truncate_if(truncate: bool, open: &OpenFile) -> Result<()> {
     if truncate {
         open.writable()?.set_len(0)?;
     }

@@ -3,6 +3,7 @@
 use super::operations::After::{Go, Look};
 use super::operations::Operation::*;
 use super::story::tell;
+use tierfs::tier::RenameMode::Exchange;
 
 /// The row of a link that was made natively may be lost; the file says itself that it has two names, whichever is looked at first.
 #[test]
@@ -21,5 +22,13 @@ fn names_that_a_crash_left_of_one_native_file_are_one_file() {
 fn a_delete_that_a_power_loss_undoes_leaves_what_home_has() {
     for chance in 0..6 {
         tell(&[(Open(2, "k/b"), Go), (Close(2), Go), (Unlink("k/b"), Go), (LosePower(chance), Look)]);
+    }
+}
+
+/// Its bytes were nowhere else: at least the name outlasts.
+#[test]
+fn a_closed_file_that_was_emptied_as_it_was_opened_is_there_after_a_power_loss() {
+    for chance in 0..6 {
+        tell(&[(Rename("h/a", "s/a/a", Exchange), Go), (OpenEmpty(1, "h/a"), Go), (LosePower(chance), Look)]);
     }
 }
