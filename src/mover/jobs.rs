@@ -14,6 +14,7 @@ mod preserved;
 pub(crate) mod reconcile;
 pub(crate) mod relocate;
 mod replaced;
+mod same;
 pub(crate) mod subject;
 pub(crate) mod tidy;
 pub(super) mod upload;

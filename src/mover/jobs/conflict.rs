@@ -3,9 +3,9 @@
 use crate::catalog::{Found, Inode, Observation, Observed, Place, Scope, Standing, WriteState};
 use crate::error::{Result, found};
 use crate::mover::context::Context;
-use crate::mover::jobs::Flow;
 use crate::mover::jobs::commit::resident;
 use crate::mover::jobs::subject::Target;
+use crate::mover::jobs::{Flow, same};
 use crate::mover::status::Counters;
 use crate::policy::aside::conflict_name;
 use crate::policy::placement::{Conflict, Role, Subject};
@@ -94,6 +94,9 @@ pub(crate) async fn resolve(
             "somebody else's file is where an unused one should go; that stays at home"
         );
         context.catalog.come_home(inode.attr.ino)?;
+        return Ok(());
+    }
+    if same::adopt(context, inode, target, &object).await? {
         return Ok(());
     }
     let files = [inode.attr.kind, object.kind] == [FileKind::Regular; 2];

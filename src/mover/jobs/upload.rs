@@ -9,7 +9,7 @@ use crate::mover::jobs::partial::{self, Block, Patches};
 use crate::mover::jobs::subject::Target;
 use crate::mover::jobs::{Flow, Halt, conflict};
 use crate::mover::status::Counters;
-use crate::tier::{Access, ContentId, Piece, Tier, Upload};
+use crate::tier::{Access, ByteStream, ContentId, Piece, Tier, Upload};
 use crate::types::{Generation, Ino, Invalidation, Key, Version};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -123,6 +123,11 @@ async fn seal_native(context: &Arc<Context>, tier: Arc<dyn Tier>, replica: &Repl
 }
 
 impl Sealed {
+    /// All its bytes; fails where they are another version by now.
+    pub(crate) async fn stream(&self) -> Result<ByteStream> {
+        self.tier.read(&self.key, 0..self.size, &self.version).await
+    }
+
     /// What the source was when it was sealed.
     pub(crate) fn version(&self) -> &Version {
         &self.version

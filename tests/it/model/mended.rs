@@ -1,5 +1,6 @@
 //! More stories that ended badly once: of rows that a crash or a power loss took, and of files with names under several homes.
 
+use super::calls::Trouble;
 use super::operations::After::{Go, Look};
 use super::operations::Operation::*;
 use super::story::tell;
@@ -30,5 +31,17 @@ fn a_delete_that_a_power_loss_undoes_leaves_what_home_has() {
 fn a_closed_file_that_was_emptied_as_it_was_opened_is_there_after_a_power_loss() {
     for chance in 0..6 {
         tell(&[(Rename("h/a", "s/a/a", Exchange), Go), (OpenEmpty(1, "h/a"), Go), (LosePower(chance), Look)]);
+    }
+}
+
+#[test]
+fn equal_bytes_under_several_homes_are_no_conflict() {
+    for chance in 0..6 {
+        tell(&[
+            (Link("h/b", "s/c"), Go),
+            (Mover(3, Trouble::IsSent), Look),
+            (Chmod("s/c", 0o755), Go),
+            (LosePower(chance), Go),
+        ]);
     }
 }
