@@ -202,6 +202,9 @@ pub struct Unlinked {
     pub ino: Ino,
     /// Names left. At 0 the row stays until [`Catalog::drop_orphan`].
     pub nlink: u32,
+    /// Its newest bytes are on a stage, and older ones, or those of a file that it replaced, under a key: a power loss that took the row of
+    /// this, but not the staged file's end, would show them again.
+    pub hid_older: bool,
 }
 
 /// One native rename of a plan.

@@ -86,6 +86,12 @@ impl Vfs {
         }
         let node = self.nodes.get(unlinked.ino);
         node.unlinked.store(true, Ordering::Release);
+        if unlinked.hid_older
+            && let Err(error) = self.catalog().sync()
+        {
+            tracing::warn!(ino = %unlinked.ino, %error, "a deleted file's staged bytes are kept until the next start");
+            return;
+        }
         if self.nodes.drop_if_unknown(&node) {
             self.bury(&node);
         }

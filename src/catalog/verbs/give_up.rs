@@ -2,7 +2,7 @@
 
 use super::is_partial;
 use crate::catalog::tables::{Order, ReplicaRow, Tx, Why};
-use crate::catalog::{Inode, Writers};
+use crate::catalog::{Inode, WriteState, Writers};
 use crate::error::Result;
 use crate::types::{FileKind, Generation, Ino, TierId, Timestamp};
 
@@ -125,6 +125,21 @@ impl Tx<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Whether the last name of a file is about to go whose newest content is on a stage alone, while a key of it has another.
+    pub(super) fn hides_older(&self, inode: &Inode) -> Result<bool> {
+        if inode.attr.nlink != 1 || inode.state == WriteState::Clean || inode.attr.kind != FileKind::Regular {
+            return Ok(false);
+        }
+        let (mut newest, mut older) = (false, false);
+        for row in self.replicas_of(inode.attr.ino)? {
+            if row.version.is_some() && !self.is_stage(row.place)? {
+                let is_newest = row.generation == inode.generation.0;
+                (newest, older) = (newest || is_newest, older || !is_newest);
+            }
+        }
+        Ok(older && !newest)
     }
 
     /// Whether a partly staged generation may need the bytes at `row`: none of the `others` outside stages has them, or what became of

@@ -166,8 +166,9 @@ impl Tx<'_> {
         let replaced = match there {
             None => None,
             Some(mut there) => {
+                let hid_older = self.hides_older(&there)?;
                 inherited = self.replace(plan, moved, &mut there)?;
-                Some(Unlinked { ino: there.attr.ino, nlink: there.attr.nlink })
+                Some(Unlinked { ino: there.attr.ino, nlink: there.attr.nlink, hid_older })
             }
         };
         if inherited && plan.domain.is_none() {

@@ -72,7 +72,7 @@ impl Catalog {
             tx.update_inode(&inode)?;
             tx.forget_natives();
             tx.touch_directory(parent, -1, now)?;
-            Ok(Unlinked { ino: inode.attr.ino, nlink: 0 })
+            Ok(Unlinked { ino: inode.attr.ino, nlink: 0, hid_older: false })
         })
     }
 
@@ -132,10 +132,11 @@ impl Tx<'_> {
     }
 
     fn take_name(&self, inode: &mut Inode, leave: &Leave<'_>) -> Result<Unlinked> {
+        let hid_older = self.hides_older(inode)?;
         self.delete_dentry(leave.parent, leave.name)?;
         self.leave_name(inode, leave)?;
         self.touch_directory(leave.parent, 0, leave.now)?;
-        Ok(Unlinked { ino: inode.attr.ino, nlink: inode.attr.nlink })
+        Ok(Unlinked { ino: inode.attr.ino, nlink: inode.attr.nlink, hid_older })
     }
 
     /// An empty directory.

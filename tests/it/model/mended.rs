@@ -4,7 +4,7 @@ use super::calls::Trouble;
 use super::operations::After::{Go, Look};
 use super::operations::Operation::*;
 use super::story::tell;
-use tierfs::tier::RenameMode::Exchange;
+use tierfs::tier::RenameMode::{Exchange, NoReplace, Replace};
 
 /// The row of a link that was made natively may be lost; the file says itself that it has two names, whichever is looked at first.
 #[test]
@@ -31,6 +31,33 @@ fn a_delete_that_a_power_loss_undoes_leaves_what_home_has() {
 fn a_closed_file_that_was_emptied_as_it_was_opened_is_there_after_a_power_loss() {
     for chance in 0..6 {
         tell(&[(Rename("h/a", "s/a/a", Exchange), Go), (OpenEmpty(1, "h/a"), Go), (LosePower(chance), Look)]);
+    }
+}
+
+#[test]
+fn what_a_deleted_file_had_replaced_does_not_come_back_with_a_power_loss() {
+    for chance in 0..6 {
+        tell(&[
+            (Unlink("k/b"), Go),
+            (Rename("h/b", "s/a/a", Replace), Go),
+            (LosePower(0), Go),
+            (Rename("s/a/a", "k/b", NoReplace), Go),
+            (Unlink("k/b"), Go),
+            (LosePower(chance), Look),
+        ]);
+        // What was synced is there until something else is.
+        tell(&[
+            (Open(0, "k/b"), Go),
+            (Write(0, 2, b'!'), Go),
+            (Close(0), Go),
+            (WriteBack, Go),
+            (CreateOpen(1, "k/a/b"), Go),
+            (Write(1, 0, b'?'), Go),
+            (Fsync(1), Go),
+            (Close(1), Go),
+            (Rename("k/a/b", "k/b", Replace), Go),
+            (LosePower(chance), Look),
+        ]);
     }
 }
 

@@ -104,7 +104,7 @@ fn unlink_of_a_native_file_leaves_an_orphan_until_dropped() {
     let ino = bed.native(Ino::ROOT, "f", 5);
     bed.catalog.set_xattr(ino, b"user.a", Some(b"1"), None, bed.now()).unwrap();
     let gone = bed.catalog.unlink(Ino::ROOT, b"f", &[bed.scratch], "d", bed.tick()).unwrap();
-    assert_eq!(gone, Unlinked { ino, nlink: 0 });
+    assert_eq!(gone, Unlinked { ino, nlink: 0, hid_older: false });
     assert_eq!((bed.lookup(Ino::ROOT, "f"), bed.catalog.orphans().unwrap()), (None, vec![ino]));
     assert!(bed.steps().is_empty() && bed.catalog.replicas(ino).unwrap().is_empty());
     assert_eq!(kind_of(bed.catalog.unlink(Ino::ROOT, b"f", &[], "d", bed.now())), Kind::NotFound);

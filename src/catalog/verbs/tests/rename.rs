@@ -64,7 +64,7 @@ fn a_replaced_native_file_is_gone_with_its_key() {
     let (a, b) = (bed.native(Ino::ROOT, "a", 1), bed.native(Ino::ROOT, "b", 2));
     let mut plan = plan(&bed, (Ino::ROOT, "a"), (Ino::ROOT, "b"), None);
     plan.moves.push(native(&bed, "a", "b", MoveEffect::ReplicaToName));
-    assert_eq!(run(&bed, &plan).unwrap().replaced, Some(Unlinked { ino: b, nlink: 0 }));
+    assert_eq!(run(&bed, &plan).unwrap().replaced, Some(Unlinked { ino: b, nlink: 0, hid_older: false }));
     assert_eq!((bed.keys(a), bed.keys(b)), (vec!["b".to_owned()], vec![]));
     assert!(bed.steps().is_empty());
 }
@@ -167,7 +167,7 @@ fn a_directory_replaces_an_empty_one_and_inherits_its_prefix() {
     let place = bed.catalog.ensure_place(b, bed.blob).unwrap().id;
     let mut plan = plan(&bed, (Ino::ROOT, "a"), (Ino::ROOT, "b"), Some("d"));
     plan.moves.push(native(&bed, "a", "b", MoveEffect::PlaceToName));
-    assert_eq!(run(&bed, &plan).unwrap().replaced, Some(Unlinked { ino: b, nlink: 0 }));
+    assert_eq!(run(&bed, &plan).unwrap().replaced, Some(Unlinked { ino: b, nlink: 0, hid_older: false }));
     assert_eq!(bed.catalog.place(place).unwrap().ino, Some(a));
     assert_eq!(bed.catalog.places(a).unwrap().len(), 2);
     assert_eq!(bed.catalog.inode(Ino::ROOT).unwrap().attr.nlink, 3);
