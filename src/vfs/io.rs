@@ -3,11 +3,12 @@
 use super::handle::FileHandle;
 use super::open_file::{Bytes, OpenFile, Writable};
 use super::{Caller, Pending, Vfs};
+use crate::catalog::{Inode, Replica};
 use crate::data::read::read_full;
 use crate::data::{Patched, Reader};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, found};
 use crate::tier::Patience;
-use crate::types::{Ino, TierId};
+use crate::types::{Ino, Key, TierId};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use std::sync::Arc;
 
@@ -104,13 +105,33 @@ impl Vfs {
         let moved = newest.iter().find(|replica| {
             !replica.staged && (&replica.key != key || replica.version.as_ref() != Some(version))
         });
-        let moved = moved.ok_or(Kind::Stale)?;
-        let reader = self.stream(&self.rule(&self.some_path(node.ino)?, inode.opened_as()), moved, &inode)?;
+        let moved = match moved {
+            Some(moved) => moved.clone(),
+            None => self.written_meanwhile(caller, &inode, &newest, key)?.ok_or(Kind::Stale)?,
+        };
+        let reader =
+            self.stream(&self.rule(&self.some_path(node.ino)?, inode.opened_as()), &moved, &inode)?;
         let bytes = Bytes::Streamed(reader.clone());
         let (id, generation, epoch) = (open.id, open.generation, open.epoch);
         let followed = OpenFile { id, bytes, generation, passthrough: false.into(), epoch };
         node.file.lock().open = Some(Arc::new(followed));
         Ok(reader)
+    }
+
+    /// What lies under `key` if attributes of this content were just written there, and no row says so yet.
+    fn written_meanwhile(
+        &self,
+        caller: &Caller,
+        inode: &Inode,
+        newest: &[Replica],
+        key: &Key,
+    ) -> Result<Option<Replica>> {
+        let is_pending = |replica: &&Replica| replica.key == *key && replica.write_id.is_some();
+        let Some(pending) = newest.iter().find(is_pending) else { return Ok(None) };
+        let tier = self.parts.tiers.get(pending.tier)?;
+        let Some(object) = found(self.wait_for(caller, tier.head(key)))? else { return Ok(None) };
+        let is_ours = object.attrs.write_id == pending.write_id && object.size == inode.attr.size;
+        Ok(is_ours.then(|| Replica { version: Some(object.version), ..pending.clone() }))
     }
 
     /// Writes `data` at `offset`; answers how much of it there was room for.

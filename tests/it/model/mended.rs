@@ -72,3 +72,10 @@ fn equal_bytes_under_several_homes_are_no_conflict() {
         ]);
     }
 }
+
+#[test]
+fn a_reader_goes_on_while_attributes_are_written_that_no_row_tells_yet() {
+    for pass in 0..4 {
+        tell(&[(DropHot, Go), (Utimes("k/b", 880_972), Go), (Mover(pass, Trouble::IsAnswered), Look)]);
+    }
+}
