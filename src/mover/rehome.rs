@@ -223,7 +223,8 @@ async fn leave_directory(context: &Arc<Context>, dir: Ino, path: &Key) -> Flow<(
         return Ok(());
     }
     let _turn = context.inodes.take(&dir).map_err(|_busy| Halt::Again)?;
-    directory::settle(context, dir, &rules.directory_domain(subject)).await
+    let left = strays.iter().map(|place| place.id).collect();
+    directory::settle(context, dir, &left, &rules.directory_domain(subject)).await
 }
 
 async fn file(context: &Arc<Context>, ino: Ino, looked: &Looked) -> Outcome {

@@ -5,7 +5,7 @@
 //! depth first, with a page of names in memory per level. Each child's key is moved as it is: content that is still
 //! staged keeps its own place in the order.
 
-use crate::catalog::{DirEntry, Place, Step};
+use crate::catalog::{DirEntry, Place, PlaceId, Step};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mover::context::Context;
@@ -25,6 +25,8 @@ struct Frame {
     dir: Ino,
     after: u64,
     stays: Stays,
+    /// The places that it is to leave.
+    left: HashSet<PlaceId>,
 }
 
 /// Brings the homes of a directory in line, with everything that lies under prefixes it had before.
@@ -32,7 +34,7 @@ pub(crate) async fn reconcile(context: &Arc<Context>, subject: &Subject, step: &
     let domain = &step.domain;
     move_whole(context, subject, domain).await?;
     if strays(context, subject.ino())?.is_empty() {
-        return settle(context, subject.ino(), domain).await;
+        return settle(context, subject.ino(), &HashSet::new(), domain).await;
     }
     settle_marker(context, subject.ino(), domain).await?;
     let mut stack = vec![open(context, subject.ino(), step).await?];
@@ -41,10 +43,9 @@ pub(crate) async fn reconcile(context: &Arc<Context>, subject: &Subject, step: &
     while let Some(frame) = stack.last_mut() {
         let page = context.catalog.entries(frame.dir, frame.after, PAGE)?;
         let Some(last) = page.last() else {
-            let (dir, stays) = (frame.dir, frame.stays);
-            stack.pop();
+            let Some(Frame { dir, stays, left, .. }) = stack.pop() else { break };
             if stays == Stays::Nothing {
-                settle(context, dir, domain).await?;
+                settle(context, dir, &left, domain).await?;
                 continue;
             }
             kept.insert(dir);
@@ -90,7 +91,7 @@ async fn page_of_children(
             // It was looked at a moment ago.
         } else if strays(context, ino)?.is_empty() {
             // It may have nothing where it was but its marker, and is to be made where it is now.
-            settle(context, ino, domain).await?;
+            settle(context, ino, &HashSet::new(), domain).await?;
         } else {
             settle_marker(context, ino, domain).await?;
             // Another name may have the same cookie: what is done already is cheap to look at again.
@@ -103,10 +104,12 @@ async fn page_of_children(
 /// Begins with a directory: names that nobody has listed yet, or that others made since, are imported, so that they come along.
 async fn open(context: &Arc<Context>, dir: Ino, step: &Step) -> Flow<Frame> {
     let is_first_try = step.attempts == 0;
-    for place in strays(context, dir)?.iter().filter(|place| is_first_try || !place.listed) {
+    let strays = strays(context, dir)?;
+    for place in strays.iter().filter(|place| is_first_try || !place.listed) {
         prefix::import(context, place).await?;
     }
-    Ok(Frame { dir, after: 0, stays: Stays::Nothing })
+    let left = strays.iter().map(|place| place.id).collect();
+    Ok(Frame { dir, after: 0, stays: Stays::Nothing, left })
 }
 
 /// Places of `dir` that it should not have: not native, or on a tier that can't be home of anything in it.
@@ -158,10 +161,19 @@ async fn move_whole(context: &Arc<Context>, subject: &Subject, domain: &str) -> 
     Ok(())
 }
 
-/// The directory itself: its marker or native directory at home, and nothing under its old keys.
-pub(crate) async fn settle(context: &Arc<Context>, dir: Ino, domain: &str) -> Flow<()> {
+/// The directory itself: its marker or native directory at home, and nothing under the keys that it `left`. Where a rename has made it leave
+/// another since, what lies there has not followed it yet.
+pub(crate) async fn settle(
+    context: &Arc<Context>,
+    dir: Ino,
+    left: &HashSet<PlaceId>,
+    domain: &str,
+) -> Flow<()> {
     settle_marker(context, dir, domain).await?;
     for place in strays(context, dir)? {
+        if !left.contains(&place.id) {
+            return Err(Halt::Again);
+        }
         let tier = context.tier(place.tier)?;
         if tier.resident().is_some() {
             delete_doomed(context, &place).await?;

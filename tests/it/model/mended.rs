@@ -79,3 +79,17 @@ fn a_reader_goes_on_while_attributes_are_written_that_no_row_tells_yet() {
         tell(&[(DropHot, Go), (Utimes("k/b", 880_972), Go), (Mover(pass, Trouble::IsAnswered), Look)]);
     }
 }
+
+/// The directory is not given up where its files went while its old name was its name.
+#[test]
+fn a_directory_that_is_renamed_while_it_moves_takes_along_what_has_moved() {
+    for pass in 0..4 {
+        for trouble in [Trouble::IsSent, Trouble::IsAnswered] {
+            tell(&[
+                (Rename("h/a", "k/b", Exchange), Go),
+                (Mover(pass, trouble), Go),
+                (Rename("h/b", "k/b", Exchange), Go),
+            ]);
+        }
+    }
+}
