@@ -24,8 +24,8 @@ pub(crate) enum Act {
     Special(Special),
     /// A copy inside the tier.
     Copy { from: Key, version: Version },
-    /// A native rename of the file with this `st_ino`; out of the stage, if that is the row it has there.
-    Rename { from: Key, native_ino: u64, staged: Option<Replica> },
+    /// A native rename of the file with this `st_ino` from where the row has it.
+    Rename { from: Replica, native_ino: u64 },
     /// One more native name.
     Link { from: Key, native_ino: u64 },
     /// New attributes for the content that is there.
@@ -105,11 +105,10 @@ pub(super) async fn perform(
     attrs: &Attrs,
 ) -> Flow<Option<Done>> {
     match &**act {
-        Act::Rename { from, native_ino, staged } => {
+        Act::Rename { from, native_ino } => {
             let moving = Moving {
                 from: from.clone(),
                 native_ino: *native_ino,
-                staged: staged.clone(),
                 inode: inode.clone(),
                 generation,
                 target: target.clone(),
@@ -194,10 +193,8 @@ fn at_its_place<T>(
 
 /// A native rename of a file to its target.
 struct Moving {
-    from: Key,
+    from: Replica,
     native_ino: u64,
-    /// The row it has in the stage, if it leaves that.
-    staged: Option<Replica>,
     inode: Inode,
     generation: Generation,
     target: Target,
@@ -207,22 +204,19 @@ impl Moving {
     /// None if the target's directory has gone elsewhere.
     fn run(&self, context: &Context) -> Result<Option<()>> {
         let ino = self.inode.attr.ino;
-        match &self.staged {
-            Some(staged) => {
-                let written = || Err(Error::new(Kind::Busy, "it is being written again"));
-                context.unwritten(ino, || self.leave_the_stage(context, staged)).unwrap_or_else(written)
-            }
-            // Whoever opens it meanwhile would look where it was; while it is written to, all share one descriptor.
-            None => context.unwritten(ino, || self.rename(context)).unwrap_or_else(|| self.rename(context)),
+        if self.from.staged {
+            let written = || Err(Error::new(Kind::Busy, "it is being written again"));
+            return context.unwritten(ino, || self.leave_the_stage(context)).unwrap_or_else(written);
         }
+        // Whoever opens it meanwhile would look where it was; while it is written to, all share one descriptor.
+        context.unwritten(ino, || self.rename(context)).unwrap_or_else(|| self.rename(context))
     }
 
-    fn leave_the_stage(&self, context: &Context, staged: &Replica) -> Result<Option<()>> {
+    fn leave_the_stage(&self, context: &Context) -> Result<Option<()>> {
         still_closed(context, &self.inode)?;
         let Some(()) = self.rename(context)? else { return Ok(None) };
-        context.catalog.drop_replica(staged.place, &staged.name)?;
         // The bytes are gone from there, what describes them is not.
-        context.stores.remove_staged(staged).map(Some)
+        context.stores.remove_staged(&self.from).map(Some)
     }
 
     fn rename(&self, context: &Context) -> Result<Option<()>> {
@@ -233,21 +227,21 @@ impl Moving {
 
     fn rename_to(&self, context: &Context, resident: &dyn Resident, key: &Key) -> Result<()> {
         // A rename of its directory may have brought something else there since.
-        if resident.stat(&self.from)?.native.map(|native| native.ino) != Some(self.native_ino) {
-            return Err(Error::new(Kind::Changed, format!("{} is another file now", self.from)));
+        if resident.stat(&self.from.key)?.native.map(|native| native.ino) != Some(self.native_ino) {
+            return Err(Error::new(Kind::Changed, format!("{} is another file now", self.from.key)));
         }
         let condition = self.target.condition();
         make_parents(resident, key)?;
-        attrs::apply(context, &self.inode, resident, &self.from)?;
+        attrs::apply(context, &self.inode, resident, &self.from.key)?;
         check(resident, key, &condition)?;
         let mode = match condition {
             Condition::Absent => RenameMode::NoReplace,
             _ => RenameMode::Replace,
         };
-        resident.rename(&self.from, key, mode)?;
-        match self.staged {
-            Some(_) => failpoint::pass("renamed_out_of_the_stage"),
-            None => failpoint::pass("committed_not_recorded"),
+        resident.rename(&self.from.key, key, mode)?;
+        match self.from.staged {
+            true => failpoint::pass("renamed_out_of_the_stage"),
+            false => failpoint::pass("committed_not_recorded"),
         }
         sync_parent(resident, key)?;
         let (object, inode, target) = (resident.stat(key)?, &self.inode, &self.target);
@@ -261,7 +255,17 @@ impl Moving {
             &object.version,
             object.native,
         )?;
-        Ok(())
+        self.left(context)
+    }
+
+    /// Nothing is left where it was: what comes there now is another's.
+    fn left(&self, context: &Context) -> Result<()> {
+        let (place, name) = (self.from.place, &self.from.name);
+        let now = context.catalog.replica_at(place, name)?;
+        if now.is_none_or(|now| (now.ino, now.generation) != (self.from.ino, self.from.generation)) {
+            return Ok(());
+        }
+        context.catalog.drop_replica(place, name).map(drop)
     }
 }
 

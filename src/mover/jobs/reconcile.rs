@@ -350,8 +350,7 @@ async fn inside(
     let Some(native_ino) = native.map(|native| native.ino) else { return Ok(None) };
     let from = source.key.clone();
     if !subject.is_native(context, source)? {
-        let staged = source.staged.then(|| source.clone());
-        return Ok(Some(Act::Rename { from, native_ino, staged }));
+        return Ok(Some(Act::Rename { from: source.clone(), native_ino }));
     }
     Ok(target.tier.capabilities().hard_links.then_some(Act::Link { from, native_ino }))
 }

@@ -207,7 +207,7 @@ async fn same_tier_act(context: &Arc<Context>, source: &Replica, target: &Target
     }
     let (tier, key) = (Arc::clone(&target.tier), from.clone());
     let native = context.blocking(move |_| Ok(resident(tier.as_ref())?.stat(&key)?.native)).await?;
-    Ok(native.map(|native| Act::Rename { from, native_ino: native.ino, staged: None }))
+    Ok(native.map(|native| Act::Rename { from: source.clone(), native_ino: native.ino }))
 }
 
 /// A copy failed because its source is not what the catalog thought: looks at it, so that the next try knows.

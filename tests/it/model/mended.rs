@@ -93,3 +93,15 @@ fn a_directory_that_is_renamed_while_it_moves_takes_along_what_has_moved() {
         }
     }
 }
+
+#[test]
+fn a_file_that_makes_way_for_a_directory_can_be_opened() {
+    for pass in 0..3 {
+        tell(&[
+            (Unlink("k/a/a"), Go),
+            (Mkdir("k/a/a"), Go),
+            (Rename("s/a", "k/a", Exchange), Go),
+            (Mover(pass, Trouble::IsAnswered), Look),
+        ]);
+    }
+}
