@@ -176,7 +176,7 @@ pub(crate) async fn settle(
         }
         let tier = context.tier(place.tier)?;
         if tier.resident().is_some() {
-            delete_doomed(context, &place).await?;
+            clear(context, dir, &place, domain).await?;
             let left = place.clone();
             let gone = context.blocking(move |context| leave(context, tier.as_ref(), &left)).await;
             if gone.as_ref().is_err_and(|error| error.kind() == Kind::Busy) {
@@ -190,9 +190,9 @@ pub(crate) async fn settle(
     tidy::leftovers(context, dir, domain).await
 }
 
-/// What lost its name while it lay in a native directory goes with that: the directory waits for it, and its own step comes later in the
-/// order.
-async fn delete_doomed(context: &Arc<Context>, place: &Place) -> Flow<()> {
+/// What lost its name while it lay in a native directory goes with that, and a file that a rename took out of it goes aside: the directory waits
+/// for both, and their own steps come later in the order.
+async fn clear(context: &Arc<Context>, dir: Ino, place: &Place, domain: &str) -> Flow<()> {
     let (tier, mut from) = (context.tier(place.tier)?, None);
     loop {
         let (tier, key) = (Arc::clone(&tier), place.key.clone());
@@ -200,12 +200,25 @@ async fn delete_doomed(context: &Arc<Context>, place: &Place) -> Flow<()> {
         let Some(page) = context.blocking(list).await? else { return Ok(()) };
         for entry in &page.entries {
             delete::delete_key(context, place.id, &entry.name).await?;
+            put_aside(context, dir, place, &entry.name, domain).await?;
         }
         match page.next {
             None => return Ok(()),
             next => from = next,
         }
     }
+}
+
+async fn put_aside(context: &Arc<Context>, dir: Ino, place: &Place, name: &[u8], domain: &str) -> Flow<()> {
+    let Some(row) = context.catalog.replica_at(place.id, name)? else { return Ok(()) };
+    let Some(file) = row.ino else { return Ok(()) };
+    let is_here = context.catalog.lookup(dir, name)?.is_some_and(|inode| inode.attr.ino == file);
+    if is_here || row.generation.0 == 0 || row.version.is_none() {
+        return Ok(());
+    }
+    relocate::evacuate(context, file, &row, domain).await?;
+    let _turn = context.inodes.take(&file).map_err(|_busy| Halt::Again)?;
+    tidy::leftovers(context, file, domain).await
 }
 
 /// Removes the native directory at a place that is left, unless a rename has put another there.

@@ -92,7 +92,7 @@ async fn native_object(context: &Arc<Context>, target: &Target) -> Flow<Option<O
 
 /// Copies the only copy of `other`, which lies under a key that another file must have now, to `.tierfs/moved/<ino>` on the
 /// same tier; its own step brings it to its native key later.
-async fn evacuate(context: &Arc<Context>, other: Ino, row: &Replica, domain: &str) -> Flow<()> {
+pub(crate) async fn evacuate(context: &Arc<Context>, other: Ino, row: &Replica, domain: &str) -> Flow<()> {
     let Some(inode) = found(context.catalog.inode(other))? else { return Ok(()) };
     if inode.attr.kind == FileKind::Directory {
         // A marker: its directory's own step makes one where it belongs.

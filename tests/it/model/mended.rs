@@ -105,3 +105,8 @@ fn a_file_that_makes_way_for_a_directory_can_be_opened() {
         ]);
     }
 }
+
+#[test]
+fn a_directory_leaves_though_a_file_that_was_renamed_out_of_it_still_lies_there() {
+    tell(&[(Rename("h/a", "s/a", Exchange), Go), (Rename("k/b", "s/a/a", Exchange), Go)]);
+}
