@@ -24,7 +24,8 @@ impl Vfs {
             return Ok(());
         }
         let mut known: Vec<TierId> = Vec::new();
-        for replica in self.newest(&inode)?.iter().filter(|replica| !replica.staged) {
+        let mut written = Vec::new();
+        for replica in self.newest(&inode)?.into_iter().filter(|replica| !replica.staged) {
             let Some(resident) = self.resident(replica.tier).filter(|_| !known.contains(&replica.tier))
             else {
                 continue;
@@ -33,14 +34,18 @@ impl Vfs {
                 Err(error) if error.kind() == Kind::NotFound => continue,
                 other => other?,
             };
-            if !is_same_file(&object, replica) {
+            if !is_same_file(&object, &replica) {
                 continue;
             }
             known.push(replica.tier);
             if replica.version.as_ref() != Some(&object.version) {
-                let content = self.content_after(&inode, replica.tier, &object)?;
-                self.catalog().wrote_native(ino, replica.tier, content, &object.version)?;
+                written.push((replica.tier, self.content_after(&inode, replica.tier, &object)?, object));
             }
+        }
+        // Where it was written meanwhile is a newer generation, which the others have yet to get: they come first.
+        written.sort_by_key(|(_, content, _)| !content.is_still(Some(&Content::of(&inode.attr))));
+        for (tier, content, object) in written {
+            self.catalog().wrote_native(ino, tier, content, &object.version)?;
         }
         Ok(())
     }

@@ -26,16 +26,22 @@ impl Catalog {
         }
         self.engine.relaxed(|tx| {
             let mut inode = tx.inode(ino)?;
-            let held = inode.generation;
-            inode.write_in_place(content);
-            tx.update_inode(&inode)?;
-            for mut row in tx.replicas_of(ino)? {
+            let mut written = Vec::new();
+            for row in tx.replicas_of(ino)? {
                 let here = tx.place_row(row.place)?.tier == tier.0 && !tx.is_stage(row.place)?;
-                if here && row.generation == held.0 {
-                    row.generation = inode.generation.0;
-                    row.version = Some(version.0.to_vec());
-                    tx.put_replica(&row)?;
+                if here && row.generation == inode.generation.0 {
+                    written.push(row);
                 }
+            }
+            // Else the newest bytes are elsewhere.
+            if !written.is_empty() {
+                inode.write_in_place(content);
+                tx.update_inode(&inode)?;
+            }
+            for mut row in written {
+                row.generation = inode.generation.0;
+                row.version = Some(version.0.to_vec());
+                tx.put_replica(&row)?;
             }
             Ok(Wrote { generation: inode.generation, nlink: inode.attr.nlink })
         })

@@ -110,3 +110,14 @@ fn a_file_that_makes_way_for_a_directory_can_be_opened() {
 fn a_directory_leaves_though_a_file_that_was_renamed_out_of_it_still_lies_there() {
     tell(&[(Rename("h/a", "s/a", Exchange), Go), (Rename("k/b", "s/a/a", Exchange), Go)]);
 }
+
+#[test]
+fn a_change_of_mode_of_a_file_that_is_written_at_one_of_two_homes_keeps_its_bytes() {
+    tell(&[
+        (Link("s/a/a", "h/a/b"), Go),
+        (Wait, Go),
+        (OpenEmpty(2, "h/a/b"), Go),
+        (Chmod("s/a/a", 0o640), Go),
+        (Close(2), Look),
+    ]);
+}
