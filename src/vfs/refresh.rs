@@ -33,7 +33,7 @@ impl Vfs {
             }
             // No rule places this name on that tier, so it has no say, and must not be waited for.
             let has_say = self.rules().found_under(&path).contains(&place.tier);
-            if !has_say && place.key == *self.path_of(dir)? {
+            if !has_say && !self.is_left(place, &path)? {
                 continue;
             }
             match self
@@ -228,9 +228,15 @@ impl Vfs {
             Role::Overflow => Standing::Overflow,
             Role::Former => Standing::Elsewhere,
             // Under a prefix that its directory has left by a rename it belongs to that directory all the same.
-            Role::None if self.catalog().is_left(place)? => Standing::Elsewhere,
+            Role::None if self.is_left(place, path)? => Standing::Elsewhere,
             Role::None => Standing::Foreign,
         })
+    }
+
+    /// Whether the directory of `path` was renamed, and what lies at `place` has yet to follow it.
+    fn is_left(&self, place: &Place, path: &Key) -> Result<bool> {
+        let dir = path.split().map_or(Key::ROOT, |(parent, _)| parent);
+        self.catalog().is_left(place, &self.rules().tiers_under(&dir))
     }
 
     /// Brings all names of `dir` up to date.

@@ -56,10 +56,17 @@ impl Catalog {
         Ok(found(self.place(place.id))?.is_some_and(|now| now.key == place.key))
     }
 
-    /// Whether the directory that owns `place` has another name by now, and what lies there has not followed it yet.
-    pub fn is_left(&self, place: &Place) -> Result<bool> {
+    /// Whether the directory that owns `place` was renamed, and what lies there has not followed it yet: it is no native place of it, or on none
+    /// of the tiers `wanted` below its name, and a step is to take everything home from there.
+    pub fn is_left(&self, place: &Place, wanted: &[TierId]) -> Result<bool> {
         let Some(dir) = place.ino else { return Ok(false) };
-        Ok(self.native_place(dir, place.tier)?.is_none_or(|native| native.id != place.id))
+        if self.native_place(dir, place.tier)?.is_none_or(|native| native.id != place.id) {
+            return Ok(true);
+        }
+        if wanted.contains(&place.tier) {
+            return Ok(false);
+        }
+        self.engine.read(|tx| tx.has_step_above(dir))
     }
 
     /// Places directly inside `place`, whoever owns them.
@@ -88,6 +95,18 @@ impl Catalog {
 }
 
 impl Tx<'_> {
+    /// Whether a directory, or one above it, has a step to come.
+    fn has_step_above(&self, mut dir: Ino) -> Result<bool> {
+        while dir != Ino::ROOT {
+            if self.reconcile_step(dir)?.is_some() {
+                return Ok(true);
+            }
+            let Some((parent, _)) = self.first_name(dir)? else { break };
+            dir = parent;
+        }
+        Ok(false)
+    }
+
     pub(super) fn move_place(&self, place: i64, parent: i64, name: &[u8]) -> Result<()> {
         let row = self.place_row(place)?;
         let mut above = self.place_row(parent)?;

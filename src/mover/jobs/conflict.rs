@@ -65,8 +65,8 @@ fn merge(
 /// belongs to the directory all the same, and so does what has not left the home that former rules gave it.
 pub(crate) fn standing(context: &Context, place: &Place, entry: &Entry) -> Result<Standing> {
     let Some(dir) = place.ino else { return Ok(Standing::Foreign) };
-    let Some(path) = context.catalog.path(dir)? else { return Ok(Standing::Foreign) };
-    let (rules, path) = (context.rules(), path.join(&entry.name)?);
+    let Some(above) = context.catalog.path(dir)? else { return Ok(Standing::Foreign) };
+    let (rules, path) = (context.rules(), above.join(&entry.name)?);
     let subject = Subject::new(&path, context.defaults.ids_of(&entry.object));
     match rules.role(entry.object.kind, subject, place.tier) {
         Role::Home => return Ok(Standing::Home),
@@ -75,7 +75,8 @@ pub(crate) fn standing(context: &Context, place: &Place, entry: &Entry) -> Resul
         Role::Former => return Ok(Standing::Elsewhere),
         Role::None => {}
     }
-    Ok(if context.catalog.is_left(place)? { Standing::Elsewhere } else { Standing::Foreign })
+    let is_left = context.catalog.is_left(place, &rules.tiers_under(&above))?;
+    Ok(if is_left { Standing::Elsewhere } else { Standing::Foreign })
 }
 
 /// `object` is in the way of `inode` at its home: both are kept, ours under a conflict name.

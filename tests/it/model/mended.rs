@@ -121,3 +121,13 @@ fn a_change_of_mode_of_a_file_that_is_written_at_one_of_two_homes_keeps_its_byte
         (Close(2), Look),
     ]);
 }
+
+#[test]
+fn what_others_put_into_a_directory_shows_where_that_was_renamed_to() {
+    tell(&[
+        (OutsideDelete("h/a/a"), Go),
+        (OutsidePut("s/a/b", 10), Go),
+        (Rename("s/a", "h/a/a", Replace), Look),
+    ]);
+    tell(&[(OutsideTree("s/c"), Go), (Rename("s/c", "h/c", Replace), Look)]);
+}
