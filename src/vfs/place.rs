@@ -6,7 +6,7 @@ use crate::catalog::{Inode, Place};
 use crate::error::{Error, Kind, Result};
 use crate::policy::placement::{Rule, Rules, Subject};
 use crate::tier::Resident;
-use crate::types::{AttrChange, Ids, Ino, Key, TierId, Whereabouts, name_is_valid};
+use crate::types::{AttrChange, FileKind, Ids, Ino, Key, TierId, Whereabouts, name_is_valid};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -127,8 +127,12 @@ impl Vfs {
             return Ok(place);
         };
         match resident.stat(&place.key) {
-            Ok(_) => return Ok(place),
+            Ok(there) if there.kind == FileKind::Directory => return Ok(place),
+            Ok(_) => return Err(occupied(&place.key)),
             Err(error) if error.kind() == Kind::NotFound => {}
+            Err(error) if error.kind() == Kind::NotDirectory => {
+                return Err(occupied(&place.key).with_source(error));
+            }
             Err(error) => return Err(error),
         }
         if let Some((parent, _)) = self.catalog().names(dir)?.first() {
@@ -159,6 +163,10 @@ impl Vfs {
             }
             Err(error) if error.kind() == Kind::Exists && self.clear_leftover(dir, name, tier)? => {
                 self.on_native_key(dir, name, tier, make)
+            }
+            Err(error) if error.kind() == Kind::NotDirectory => {
+                let key = self.catalog().ensure_place(dir, tier)?.key;
+                Err(occupied(&key).with_source(error))
             }
             other => other,
         }
@@ -247,4 +255,9 @@ impl Owner {
             ..AttrChange::default()
         }
     }
+}
+
+/// A file that a rename gave another name may lie where a directory is to be, until the mover has taken it away.
+fn occupied(key: &Key) -> Error {
+    Error::new(Kind::Busy, format!("a file lies where directory {key} is to be"))
 }

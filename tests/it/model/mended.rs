@@ -131,3 +131,13 @@ fn what_others_put_into_a_directory_shows_where_that_was_renamed_to() {
     ]);
     tell(&[(OutsideTree("s/c"), Go), (Rename("s/c", "h/c", Replace), Look)]);
 }
+
+#[test]
+fn a_file_is_made_in_a_directory_where_a_replaced_file_still_lies() {
+    let changes = [(Rename("s/b", "h/b", Replace), Go), (Rename("k/a", "h/b", Exchange), Go)];
+    for made in
+        [Create("h/b/b", 5), Mkdir("h/b/b"), Link("h/a/a", "h/b/b"), Rename("h/a/a", "h/b/b", Replace)]
+    {
+        tell(&[&changes[..], &[(made, Look)]].concat());
+    }
+}
