@@ -219,3 +219,38 @@ fn a_mount_ends_though_a_tier_hangs() {
     served.go_on();
     hanging.into_iter().for_each(|thread| drop(thread.join()));
 }
+
+#[test]
+fn an_overflow_that_hangs_holds_up_no_full_home_for_long() {
+    let tiers = Tiers::with_azurite();
+    let _share = Over::small(&tiers.share, "10m");
+    let served = Served::at(&tiers.scratch);
+    let rules = "[[rule]]\npath = \"models/**\"\nhome = \"share\"\noverflow = \"scratch\"\n\n\
+                 [[rule]]\npath = \"**\"\nhome = \"share\"\n";
+    let mount = Mount::of(&tiers)
+        .rules(rules)
+        .share_key("high_water = \"60%\"\nlow_water = \"40%\"")
+        .scratch_key("deadline = \"3s\"")
+        .start();
+    fs::create_dir_all(mount.path("models/d")).expect("mkdir");
+    fs::write(mount.path("models/big"), noise(1, 7 << 20)).expect("a write");
+    wait::until("the share to be too full", || {
+        mount.tierfs(&["plan"]).contains("overflow: share is too full")
+    });
+    fs::write(mount.path("models/d/there"), "elsewhere").expect("a write");
+    assert!(!tiers.share.join("models/d/there").exists());
+    served.stop();
+    // Whoever finds that it hangs hangs with it; those who come later need it not.
+    let (done, answers) = mpsc::channel();
+    let made = (0..60).find_map(|i| {
+        let (done, file) = (done.clone(), mount.path(&format!("models/d/f{i}")));
+        std::thread::spawn(move || fs::write(&file, "at home").map(|()| done.send(i)));
+        answers.recv_timeout(Duration::from_secs(1)).ok()
+    });
+    let made = format!("models/d/f{}", made.expect("a new file"));
+    assert_eq!(fs::read(tiers.share.join(made)).expect("there is room for it at home"), b"at home");
+    served.go_on();
+    wait::until("scratch to answer again", || {
+        fs::read(mount.path("models/d/there")).is_ok_and(|bytes| bytes == b"elsewhere")
+    });
+}
